@@ -1,0 +1,171 @@
+"""Bodies to values: JSON and YAML parsed as an API server parses them.
+
+Three things ordinary parsers lose are kept: repeated keys (`Repeated`), the text of a number that
+is no integer (`Number`, so that `1e3` stays the quantity it is), and YAML's line numbers for
+repeated keys. A body that does not parse is a BadRequest. `fields` takes it from here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Number(float):
+    """A JSON number with a fraction or an exponent, and how it was written."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Number:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Repeated(dict[str, Any]):
+    """An object in which a key occurred more than once; `pairs` has all of them in order."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+class Unreadable(ValueError):
+    """A body that is no JSON or no YAML; the message says where."""
+
+
+def parse_json(body: bytes) -> Any:
+    """The value of a JSON text; objects with repeated keys come as `Repeated`.
+
+    Raises Unreadable.
+    """
+    try:
+        return json.loads(
+            body, object_pairs_hook=_object, parse_float=Number, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(str(error) or "nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    return value if len(value) == len(pairs) else Repeated(pairs)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"invalid character '{name[0]}' looking for beginning of value")
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML with the scalars that sigs.k8s.io/yaml knows: no timestamps, no base 60."""
+
+    repeats: list[str]
+
+
+def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
+    seen: dict[str, int] = {}
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = _key(loader.construct_object(key_node, deep=True))
+        if key in seen:
+            line = key_node.start_mark.line + 1
+            loader.repeats.append(f'  line {line}: key "{key}" already set in map')
+        seen[key] = 1
+    loader.flatten_mapping(node)
+    return {
+        _key(loader.construct_object(key, deep=True)): loader.construct_object(value, deep=True)
+        for key, value in node.value
+    }
+
+
+def _key(value: object) -> str:
+    """A mapping key as JSON demands it: text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, int | float):
+        return repr(value)
+    raise yaml.YAMLError(f"unsupported map key of type: {type(value).__name__}")
+
+
+def _construct_number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
+    text = str(node.value).replace("_", "")
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-")
+    for prefix, base in (("0b", 2), ("0o", 8), ("0x", 16)):
+        if digits.lower().startswith(prefix):
+            return sign * int(digits[2:], base)
+    if re.fullmatch(r"0[0-7]+", digits):
+        return sign * int(digits, 8)
+    if re.fullmatch(r"[0-9]+", digits):
+        return sign * int(digits)
+    if digits.lower() in {".inf", ".nan"}:
+        raise yaml.YAMLError(f"json: unsupported value: {text}")
+    return Number(text)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    (
+        "tag:yaml.org,2002:bool",
+        r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+        "yYnNtTfFoO",
+    ),
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
+    ("tag:yaml.org,2002:merge", r"<<", "<"),
+    (
+        "tag:fleet,number",
+        r"[-+]?(?:0b[01_]+|0o[0-7_]+|0[xX][0-9a-fA-F_]+|[0-9][0-9_]*"
+        r"|(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))(?:[eE][-+]?[0-9]+)?"
+        r"|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+):
+    _Loader.add_implicit_resolver(
+        _tag, re.compile(f"(?:{_pattern})$"), ["" if c == "\0" else c for c in _first]
+    )
+_TRUE = {"y", "yes", "true", "on"}
+_Loader.add_constructor("tag:yaml.org,2002:bool", lambda _, node: str(node.value).lower() in _TRUE)
+_Loader.add_constructor("tag:fleet,number", _construct_number)
+_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
+
+
+def parse_yaml(body: bytes) -> tuple[Any, str]:
+    """The value of a YAML document, and what strict decoding says about repeated keys or "".
+
+    Raises Unreadable.
+    """
+    loader = _Loader(body)
+    loader.repeats = []
+    try:
+        value = loader.get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise Unreadable(f"error converting YAML to JSON: {_one_line(error)}") from error
+    finally:
+        loader.dispose()
+    return value, _repeats(loader.repeats)
+
+
+def _repeats(lines: Iterable[str]) -> str:
+    found = "\n".join(lines)
+    return f"yaml: unmarshal errors:\n{found}" if found else ""
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
