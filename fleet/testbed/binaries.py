@@ -1,0 +1,228 @@
+"""The programs of a control plane: found on this machine, else built once from pinned modules.
+
+Looked for in `KUBEBUILDER_ASSETS`, then the user's cache, then PATH; a program of another version
+than the one asked for is never taken. `builds/` holds one Go module per source, with go.sum, so a
+build is the same bytes everywhere. Two processes that want the same program build it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleet.errors import TestbedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+KUBERNETES = "1.36.3"
+KUBERNETES_OLD = "1.32.13"
+ETCD = "3.6.16"
+KWOK = "0.7.0"
+
+BUILDS = Path(__file__).parent / "builds"
+_GO_HINT = "install Go 1.26 or newer (go.dev/dl), or point KUBEBUILDER_ASSETS at a folder with it"
+_LOCK_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program: where its source is, and what it answers when asked for its version."""
+
+    name: str
+    version: str
+    module: str
+    package: str
+    minutes: int
+    ldflags: str = "-s -w"
+    version_args: tuple[str, ...] = ("--version",)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+def _kubernetes(name: str, version: str, module: str, minutes: int) -> Program:
+    """Without the linker's stamp kubectl calls itself v0.0.0-master and `kubectl version` fails."""
+    major, minor, _ = version.split(".")
+    stamp = "k8s.io/component-base/version"
+    return Program(
+        name=name,
+        version=version,
+        module=module,
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        minutes=minutes,
+        ldflags=(
+            f"-s -w -X {stamp}.gitVersion=v{version}"
+            f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+        ),
+        version_args=("version", "--client") if name == "kubectl" else ("--version",),
+    )
+
+
+PROGRAMS = (
+    Program("etcd", ETCD, "etcd", "go.etcd.io/etcd/server/v3", minutes=1),
+    _kubernetes("kube-apiserver", KUBERNETES, "kube", minutes=4),
+    _kubernetes("kube-controller-manager", KUBERNETES, "kube", minutes=1),
+    _kubernetes("kube-scheduler", KUBERNETES, "kube", minutes=1),
+    _kubernetes("kubectl", KUBERNETES, "kube", minutes=1),
+    _kubernetes("kubectl", KUBERNETES_OLD, "kubectl", minutes=2),
+    Program("kwok", KWOK, "kwok", "sigs.k8s.io/kwok/cmd/kwok", minutes=3),
+)
+
+
+def cache_home() -> Path:
+    """Where built programs are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "fleet" / "testbed"
+
+
+def program(name: str, version: str | None = None) -> Program:
+    """The pinned program; `version` may leave the patch out (`1.32`). The first pin is the default.
+
+    Raises TestbedError for a name or a version that is not pinned.
+    """
+    pinned = [p for p in PROGRAMS if p.name == name]
+    if not pinned:
+        known = ", ".join(dict.fromkeys(p.name for p in PROGRAMS))
+        raise TestbedError(f"the testbed has no program {name!r}; it has {known}")
+    for candidate in pinned:
+        if version is None or f"{candidate.version}.".startswith(f"{version}."):
+            return candidate
+    raise TestbedError(
+        f"{name} {version} is not pinned; the testbed has "
+        + " and ".join(p.version for p in pinned)
+    )
+
+
+def find(wanted: Program) -> Path | None:
+    """The program where it is already on this machine, else None. Builds nothing."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and (path := Path(assets) / wanted.name).is_file():
+        if version_of(path, wanted) == wanted.version:
+            return path
+    cached = _cached(wanted)
+    if cached.is_file():
+        return cached
+    on_path = shutil.which(wanted.name)
+    if on_path and version_of(Path(on_path), wanted) == wanted.version:
+        return Path(on_path)
+    return None
+
+
+def version_of(path: Path, wanted: Program) -> str | None:
+    """The version that the program at `path` states, without the v; None if it states none."""
+    try:
+        done = subprocess.run(
+            [path, *wanted.version_args],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    stated = re.search(r"\bv?(\d+\.\d+\.\d+[-+.\w]*)", done.stdout)
+    return stated[1] if stated else None
+
+
+async def ensure(
+    name: str, *, version: str | None = None, progress: Callable[[str], None] | None = None
+) -> Path:
+    """The path of the program, which is built first if this machine has none.
+
+    `progress` takes lines for a person to read; by default they go to standard error.
+    Raises TestbedError when it has to be built and Go is missing or fails.
+    """
+    wanted = program(name, version)
+    found = await asyncio.to_thread(find, wanted)
+    if found:
+        return found
+    tell = progress or _to_stderr
+    cached = _cached(wanted)
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    async with _locked(cached.parent / "lock", wanted.label, tell):
+        if not cached.is_file():
+            await _build(wanted, cached, tell)
+    return cached
+
+
+def binary(
+    name: str, *, version: str | None = None, progress: Callable[[str], None] | None = None
+) -> Path:
+    """`ensure` for code without an event loop."""
+    return asyncio.run(ensure(name, version=version, progress=progress))
+
+
+def go() -> str | None:
+    """The Go command, if there is one; the installer's folder is looked at as well as PATH."""
+    return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+
+
+async def _build(wanted: Program, target: Path, tell: Callable[[str], None]) -> None:
+    command = go()
+    if command is None:
+        raise TestbedError(f"{wanted.label} is not on this machine and Go is missing: {_GO_HINT}")
+    tell(f"building {wanted.label} (once, about {wanted.minutes} min)")
+    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as scratch:
+        result = Path(scratch) / wanted.name
+        process = await asyncio.create_subprocess_exec(
+            *(command, "build", "-trimpath", "-buildvcs=false", "-mod=readonly"),
+            *("-ldflags", wanted.ldflags, "-o", str(result), wanted.package),
+            cwd=BUILDS / wanted.module,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            _, errors = await process.communicate()
+        except asyncio.CancelledError:
+            process.terminate()
+            await process.wait()
+            raise
+        if process.returncode:
+            tail = "\n  ".join(errors.decode(errors="replace").strip().splitlines()[-15:])
+            raise TestbedError(
+                f"building {wanted.label} failed (go exit code {process.returncode}):\n  {tail}\n"
+                "It needs a Go module proxy (GOPROXY) and Go 1.26 or newer; "
+                "run the command again when that is mended."
+            )
+        result.replace(target)
+
+
+@asynccontextmanager
+async def _locked(path: Path, label: str, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Hold the file lock `path`. Polled, so that a wait can be cancelled; builds take minutes."""
+    with path.open("w") as file:
+        told = False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not told:
+                    tell(f"waiting for another process that builds {label}")
+                    told = True
+                await asyncio.sleep(_LOCK_POLL_S)
+        yield
+
+
+def _cached(wanted: Program) -> Path:
+    return cache_home() / f"{wanted.name}-{wanted.version}" / wanted.name
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

@@ -1,0 +1,188 @@
+"""`python -m fleet.testbed.gatekeeper ROOT`: lets a pod start when all that it mounts is there.
+
+A kubelet leaves a pod in ContainerCreating while a ConfigMap or Secret volume is missing. kwok's
+stages see the pod alone, so this process compares pods with ConfigMaps and Secrets and annotates a
+pod whose volumes are complete; `stages.yaml` waits for the annotation. Level-triggered: after any
+interruption it lists again and does what is left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+
+from fleet.errors import TestbedError
+from fleet.testbed import admin, kwok, layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_RETRY_S = 0.2
+_PARALLEL_PATCHES = 16
+
+log = logging.getLogger(__name__)
+
+
+class Ref(NamedTuple):
+    """A namespaced object: `Ref("configmaps", "default", "train-gate")`."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+def wanted(pod: Mapping[str, Any]) -> frozenset[Ref]:
+    """The ConfigMaps and Secrets without which a kubelet does not start this pod."""
+    namespace = pod["metadata"]["namespace"]
+    return frozenset(
+        Ref(resource, namespace, name)
+        for volume in pod["spec"].get("volumes", ())
+        for resource, name in _mounted(volume)
+    )
+
+
+def _mounted(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A secret volume names its object `secretName`, a projected secret `name`."""
+    for source in (volume, *volume.get("projected", {}).get("sources", ())):
+        for kind, resource in (("configMap", "configmaps"), ("secret", "secrets")):
+            chosen = source.get(kind)
+            if chosen is not None and not chosen.get("optional"):
+                yield resource, chosen.get("secretName") or chosen["name"]
+
+
+@dataclass(slots=True)
+class World:
+    """What is known of the member. `waiting` holds bound pods that are not annotated yet."""
+
+    present: set[Ref] = field(default_factory=set)
+    waiting: dict[Ref, frozenset[Ref]] = field(default_factory=dict)
+
+    def complete(self) -> list[Ref]:
+        """The pods that may start."""
+        return [pod for pod, wants in self.waiting.items() if wants <= self.present]
+
+    def replace(self, resource: str, objects: Iterable[Mapping[str, Any]]) -> None:
+        """A list of `resource`: what is not in it does not exist."""
+        self.present = {ref for ref in self.present if ref.resource != resource}
+        if resource == "pods":
+            self.waiting.clear()
+        for found in objects:
+            self.put(resource, found)
+
+    def put(self, resource: str, found: Mapping[str, Any]) -> None:
+        ref = _ref(resource, found)
+        if resource != "pods":
+            self.present.add(ref)
+            return
+        wants = wanted(found)
+        annotations = found["metadata"].get("annotations", {})
+        if wants and annotations.get(kwok.MOUNTS_READY) != "true":
+            self.waiting[ref] = wants
+        else:
+            self.waiting.pop(ref, None)
+
+    def drop(self, resource: str, found: Mapping[str, Any]) -> None:
+        ref = _ref(resource, found)
+        self.present.discard(ref)
+        self.waiting.pop(ref, None)
+
+
+def _ref(resource: str, found: Mapping[str, Any]) -> Ref:
+    return Ref(resource, found["metadata"]["namespace"], found["metadata"]["name"])
+
+
+class Gatekeeper:
+    """Follows pods, ConfigMaps and Secrets of one member until cancelled."""
+
+    def __init__(self, client: admin.AdminClient) -> None:
+        self._client = client
+        self._world = World()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        bound = {"fieldSelector": "status.phase=Pending,spec.nodeName!="}
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow("pods", bound, whole=True), name="follow pods")
+            for resource in ("configmaps", "secrets"):
+                group.create_task(
+                    self._follow(resource, {}, whole=False), name=f"follow {resource}"
+                )
+            group.create_task(self._open(), name="open gates")
+
+    async def _follow(self, resource: str, params: dict[str, str], *, whole: bool) -> None:
+        while True:
+            try:
+                await self._list_and_watch(resource, params, whole=whole)
+            except (aiohttp.ClientError, TimeoutError, TestbedError) as error:
+                log.info("%s: %s; listing again", resource, error)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _list_and_watch(self, resource: str, params: dict[str, str], *, whole: bool) -> None:
+        path = f"/api/v1/{resource}"
+        listed = await self._client.get(
+            path,
+            params=params,
+            accept="application/json" if whole else admin.METADATA_LIST,
+        )
+        assert listed is not None  # these lists exist in every API server
+        self._world.replace(resource, listed["items"])
+        self._changed.set()
+        async for event in self._client.watch(
+            path,
+            accept="application/json" if whole else admin.METADATA,
+            params={**params, "resourceVersion": listed["metadata"]["resourceVersion"]},
+        ):
+            match event["type"]:
+                case "ADDED" | "MODIFIED":
+                    self._world.put(resource, event["object"])
+                case "DELETED":
+                    self._world.drop(resource, event["object"])
+                case _:
+                    raise TestbedError(f"watch of {resource} ended: {event['object']}")
+            self._changed.set()
+
+    async def _open(self) -> None:
+        slots = asyncio.Semaphore(_PARALLEL_PATCHES)
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            async with asyncio.TaskGroup() as group:
+                for pod in self._world.complete():
+                    group.create_task(self._annotate(pod, slots), name=f"open {pod.name}")
+
+    async def _annotate(self, pod: Ref, slots: asyncio.Semaphore) -> None:
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        body = {"metadata": {"annotations": {kwok.MOUNTS_READY: "true"}}}
+        async with slots:
+            try:
+                await self._client.merge_patch(path, body)
+            except (aiohttp.ClientError, TimeoutError, TestbedError) as error:
+                log.info("pod %s/%s: %s; trying again", pod.namespace, pod.name, error)
+                await asyncio.sleep(_RETRY_S)
+                self._changed.set()
+            else:
+                self._world.waiting.pop(pod, None)
+
+
+async def run(root: Path) -> None:
+    member = layout.load(root)
+    if member is None:
+        raise TestbedError(f"there is no member in {root}")
+    tls = admin.ssl_context(ca=member.ca, cert=member.cert("admin"), key=member.key("admin"))
+    async with admin.AdminClient.connect(member.server, tls) as client:
+        await Gatekeeper(client).run()
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    asyncio.run(run(Path(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()
