@@ -144,20 +144,22 @@ def _check_kind(value: dict[str, Any], *, api_version: str, kind: str) -> None:
 
 
 def conform(
-    value: dict[str, Any], schema: Schema, *, source: str = "body"
+    value: dict[str, Any], schema: Schema, *, unstructured: bool = False
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """`value` as an API server would hold it, and what strict decoding reports, in order.
 
+    `unstructured` selects the wording for values that never were a text (strategic merge patch).
+
     Raises TypeMismatch.
     """
-    walk = _Walk(schema.custom)
+    walk = _Walk(unstructured)
     held = walk.custom(value, schema, "") if schema.custom else walk.struct(value, schema, "")
     return held, tuple(walk.problems)
 
 
 @dataclass(slots=True)
 class _Walk:
-    custom_resource: bool
+    unstructured: bool
     problems: list[str] = field(default_factory=list)
     stack: list[str] = field(default_factory=list)
     struct_name: str = ""
@@ -169,6 +171,8 @@ class _Walk:
             self.problems.append(text)
 
     def mismatch(self, value: Any, go_type: str, *, word: str = "") -> TypeMismatch:
+        if self.unstructured:
+            return TypeMismatch(_cannot_convert(value, go_type))
         where = f"{self.struct_name}.{'.'.join(self.stack)}"
         return TypeMismatch(
             f"json: cannot unmarshal {word or _word(value)} into Go struct field {where} of type "
@@ -400,6 +404,25 @@ def _bytes(text: str) -> str:
             (i for i, c in enumerate(text) if not re.match(r"[A-Za-z0-9+/\r\n]", c)), len(text)
         )
         raise TypeMismatch(f"illegal base64 data at input byte {index}") from None
+
+
+def _cannot_convert(item: Any, go_type: str) -> str:
+    """What apimachinery's unstructured converter says about a value of the wrong type."""
+    if isinstance(item, dict | list):
+        source, kind = ("map", "map") if isinstance(item, dict) else ("slice", "slice")
+    else:
+        word = "bool" if isinstance(item, bool) else type(item).__name__
+        source = kind = {"str": "string", "int": "int64", "Number": "float64"}.get(word, word)
+    if go_type.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+    if go_type.startswith("map[") or go_type == "v1.ResourceList":
+        return f"cannot restore map from {kind}"
+    plain = go_type.rpartition(".")[2]
+    if plain[:1].isupper() and plain != go_type and not isinstance(item, str):
+        return f"cannot restore struct from: {kind}"
+    if source == "int64" and go_type == "string":
+        return f"cannot convert int64 to {go_type}"
+    return f"unrecognized type: {plain}"
 
 
 def _is_number(item: Any) -> bool:

@@ -68,6 +68,27 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"invalid character '{name[0]}' looking for beginning of value")
 
 
+def repeated_fields(value: Any) -> list[str]:
+    """`duplicate field "PATH"` for each repeated key in an untyped value, in order."""
+    found: dict[str, None] = {}
+
+    def walk(item: Any, path: str) -> None:
+        if isinstance(item, dict):
+            seen = set()
+            for name, entry in item.pairs if isinstance(item, Repeated) else item.items():
+                where = f"{path}.{name}" if path else name
+                if name in seen:
+                    found[f'duplicate field "{where}"'] = None
+                seen.add(name)
+                walk(entry, where)
+        elif isinstance(item, list):
+            for index, entry in enumerate(item):
+                walk(entry, f"{path}[{index}]")
+
+    walk(value, "")
+    return list(found)
+
+
 class _Loader(yaml.CSafeLoader):
     """YAML with the scalars that sigs.k8s.io/yaml knows: no timestamps, no base 60."""
 
