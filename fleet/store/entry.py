@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fleet.kube.revision import Revision
+    from fleet.kube.tables.rows import Printer, RowTemplate
 
 _NO_LABELS: Mapping[str, str] = {}
 _LABEL_POOL_LIMIT = 1 << 16
@@ -28,7 +29,7 @@ class Entry:
     `raw` begins `{"kind":…,"apiVersion":…,"metadata":{…}`; `metadata` is the slice of it.
     `fields` are the values of the resource's selectable fields, in their order.
     `member` is "" for the fleet's own objects, and `member_revision` then 0.
-    `row` belongs to whoever renders Tables: a cache of what does not age.
+    `row` belongs to whoever renders Tables: a cache of what does not age, by `row_printer`.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Entry:
         "raw",
         "revision",
         "row",
+        "row_printer",
     )
 
     def __init__(
@@ -76,7 +78,8 @@ class Entry:
         self.fields = fields
         self.member = member
         self.member_revision = member_revision
-        self.row: Any = None
+        self.row: RowTemplate | None = None
+        self.row_printer: Printer | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -97,6 +100,19 @@ class Entry:
         """A fresh dict of the whole object, the caller's to change."""
         obj: dict[str, Any] = orjson.loads(self.raw)
         return obj
+
+    def restated(self, revision: Revision) -> Entry:
+        """The same state under a later revision: the last of a deleted object, or of one that
+        left a selector."""
+        obj = self.parse()
+        obj["metadata"]["resourceVersion"] = str(revision)
+        return Entry(
+            obj,
+            revision=revision,
+            fields=self.fields,
+            member=self.member,
+            member_revision=self.member_revision,
+        )
 
     def __repr__(self) -> str:
         return f"<Entry {self.namespace}/{self.name} @{self.revision}>"

@@ -1,0 +1,191 @@
+"""How an entry looks in an answer: the whole object, its metadata alone, or a Table row.
+
+A rendering is chosen once per request and turns entries into bytes. Nothing is parsed but for a
+Table, and there only when an object is first shown: the row template is kept on the entry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import orjson
+
+from fleet.kube.tables.columns import column_definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleet.kube.resources import Resource
+    from fleet.kube.revision import Revision
+    from fleet.kube.tables.rows import Printer
+    from fleet.store.entry import Entry
+
+Include = Literal["None", "Metadata", "Object"]
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Rendering(Protocol):
+    """One representation of one resource's objects.
+
+    `cache_key` names what may be kept on a run of entries, "" when the bytes depend on the clock.
+    """
+
+    @property
+    def cache_key(self) -> str: ...
+
+    def head(self, metadata: bytes) -> bytes:
+        """A list's beginning up to its first item; `metadata` is the ListMeta's JSON."""
+
+    def item(self, entry: Entry) -> bytes:
+        """One item of a list."""
+
+    @property
+    def tail(self) -> bytes:
+        """A list's end."""
+
+    def single(self, entry: Entry) -> bytes:
+        """The object by itself, as GET answers it and as a watch event carries it."""
+
+    def bookmark(self, revision: Revision, *, initial_end: bool) -> bytes:
+        """The object of a BOOKMARK event."""
+
+
+def _raw(entry: Entry) -> bytes:
+    return entry.raw
+
+
+class ObjectRendering:
+    """Objects as they are kept."""
+
+    cache_key = "object"
+    tail = b"]}"
+    item = staticmethod(_raw)
+    single = staticmethod(_raw)
+
+    def __init__(self, resource: Resource) -> None:
+        self._resource = resource
+
+    def head(self, metadata: bytes) -> bytes:
+        resource = self._resource
+        return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
+            orjson.dumps(resource.list_kind),
+            orjson.dumps(resource.api_version),
+            metadata,
+        )
+
+    def bookmark(self, revision: Revision, *, initial_end: bool) -> bytes:
+        resource = self._resource
+        return _bookmark(resource.kind, resource.api_version, revision, initial_end=initial_end)
+
+
+class PartialRendering:
+    """`PartialObjectMetadata`: kind, apiVersion and the metadata; what metadata informers ask."""
+
+    cache_key = "partial"
+    tail = b"]}"
+
+    def __init__(self, version: str = "v1") -> None:
+        self._api_version = f"meta.k8s.io/{version}"
+        self._head = (
+            b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":'
+            % (version.encode())
+        )
+
+    def head(self, metadata: bytes) -> bytes:
+        return b'{"kind":"PartialObjectMetadataList","apiVersion":%b,"metadata":%b,"items":[' % (
+            orjson.dumps(self._api_version),
+            metadata,
+        )
+
+    def item(self, entry: Entry) -> bytes:
+        return self._head + entry.raw[entry.meta_start : entry.meta_end] + b"}"
+
+    single = item
+
+    def bookmark(self, revision: Revision, *, initial_end: bool) -> bytes:
+        return _bookmark(
+            "PartialObjectMetadata", self._api_version, revision, initial_end=initial_end
+        )
+
+
+class TableRendering:
+    """`meta.k8s.io` Table, rows rendered for the moment of the request.
+
+    `cluster_of` gives the CLUSTER cell when the printer has that column. Column definitions are
+    sent in lists, in single objects and in the first event of a watch, as upstream does.
+    """
+
+    cache_key = ""
+    tail = b"]}"
+
+    def __init__(
+        self,
+        printer: Printer,
+        *,
+        now: Callable[[], float],
+        include: Include = "Metadata",
+        version: str = "v1",
+        cluster_of: Callable[[Entry], str] = lambda entry: entry.member,
+    ) -> None:
+        self._printer = printer
+        self._now = now
+        self._now_s = now()
+        self._include = include
+        self._cluster_of = cluster_of
+        self._kind = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":' % (
+            version.encode()
+        )
+        self._partial = (
+            b'"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":'
+            % (version.encode(),)
+        )
+        self._columns_sent = False
+
+    def head(self, metadata: bytes) -> bytes:
+        columns = column_definitions(self._printer.columns)
+        return b'%b%b,"columnDefinitions":%b,"rows":[' % (self._kind, metadata, columns)
+
+    def item(self, entry: Entry) -> bytes:
+        row = entry.row
+        if row is None or entry.row_printer is not self._printer:
+            row = entry.row = self._printer.row(entry.parse(), cluster=self._cluster_of(entry))
+            entry.row_printer = self._printer
+        start = b'{"cells":' + row.cells(self._now_s) + row.conditions + b","
+        if self._include == "Metadata":
+            return start + self._partial + entry.raw[entry.meta_start : entry.meta_end] + b"}}"
+        if self._include == "Object":
+            return start + b'"object":' + entry.raw + b"}"
+        return start + b'"object":null}'
+
+    def single(self, entry: Entry) -> bytes:
+        self._now_s = self._now()
+        revision = orjson.dumps(str(entry.revision))
+        return self._table(b'{"resourceVersion":%b}' % revision, self.item(entry))
+
+    def bookmark(self, revision: Revision, *, initial_end: bool) -> bytes:
+        metadata = _bookmark_metadata(revision, initial_end=initial_end)
+        obj = self._partial + metadata + b"}"
+        cells = orjson.dumps(["" for _ in self._printer.columns])
+        row = b'{"cells":' + cells + b"," + obj + b"}"
+        return self._table(b'{"resourceVersion":"%d"}' % revision, row)
+
+    def _table(self, metadata: bytes, row: bytes) -> bytes:
+        columns = b"null" if self._columns_sent else column_definitions(self._printer.columns)
+        self._columns_sent = True
+        return b'%b%b,"columnDefinitions":%b,"rows":[%b]}' % (self._kind, metadata, columns, row)
+
+
+def _bookmark(kind: str, api_version: str, revision: Revision, *, initial_end: bool) -> bytes:
+    return b'{"kind":%b,"apiVersion":%b,"metadata":%b}' % (
+        orjson.dumps(kind),
+        orjson.dumps(api_version),
+        _bookmark_metadata(revision, initial_end=initial_end),
+    )
+
+
+def _bookmark_metadata(revision: Revision, *, initial_end: bool) -> bytes:
+    metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if initial_end:
+        metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+    return orjson.dumps(metadata)

@@ -1,0 +1,180 @@
+"""From a member's events to a merged collection.
+
+One intake stands between one reflector and one collection. It projects each object once, numbers
+it and puts it in; a re-list becomes the difference. Writes that went through the gateway are
+taken in from their response, so they are visible before the member's watch tells of them; what
+the watch then tells is recognised by the member's own revision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fleet.kube.fields import extract
+from fleet.store.entry import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fleet.kube.revision import Revision
+    from fleet.store.collection import Collection
+    from fleet.view.projection import Projector
+
+PORTION = 64  # objects taken in between two turns of the event loop
+
+
+class Intake:
+    """The `fleet.members.sink.Sink` of one (member, resource)."""
+
+    def __init__(self, projector: Projector, collection: Collection) -> None:
+        self._projector = projector
+        self._collection = collection
+        self._sequencer = collection.sequencer
+        # Objects removed through the gateway whose DELETED event has not come yet, by key: uid.
+        self._removed: dict[tuple[str, str], str] = {}
+        self.revision = 0  # everything of the member up to here is in
+
+    @property
+    def member(self) -> str:
+        return self._projector.member
+
+    def replace(self, objects: Iterable[dict[str, Any]], revision: int) -> Iterator[None]:
+        """The member's whole list; yields between portions of work."""
+        seen: set[tuple[str, str]] = set()
+        for number, obj in enumerate(objects):
+            key = self._projector.key(obj)
+            seen.add(key)
+            self._removed.pop(key, None)
+            present = self._mine(key)
+            if present is None or present.member_revision != _revision_of(obj):
+                self._sequencer.submit(_Put(self, obj))
+            if number % PORTION == PORTION - 1:
+                yield
+        self._forget_all_but(seen)
+        self.revision = revision
+
+    def upsert(self, obj: dict[str, Any]) -> None:
+        revision = _revision_of(obj)
+        self.revision = max(self.revision, revision)
+        key = self._projector.key(obj)
+        removed = self._removed.get(key)
+        if removed is not None:
+            if removed == obj["metadata"].get("uid"):
+                return  # an echo of what was before the removal
+            del self._removed[key]
+        present = self._mine(key)
+        if present is None or present.member_revision < revision:
+            self._sequencer.submit(_Put(self, obj))
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        revision = _revision_of(obj)
+        self.revision = max(self.revision, revision)
+        key = self._projector.key(obj)
+        self._removed.pop(key, None)
+        present = self._mine(key)
+        if present is not None and present.member_revision <= revision:
+            self._sequencer.submit(_Remove(self, key, obj))
+
+    def progress(self, revision: int) -> None:
+        self.revision = max(self.revision, revision)
+
+    # -- what the gateway itself did
+
+    def written(self, obj: dict[str, Any]) -> None:
+        """The object as the member answered a write; visible at once."""
+        key = self._projector.key(obj)
+        present = self._mine(key)
+        revision = _revision_of(obj)
+        if present is None or present.member_revision < revision:
+            self._sequencer.submit(_Put(self, obj))
+
+    def gone(self, namespace: str, name: str, *, uid: str) -> None:
+        """The member confirmed that the object with this projected key is removed."""
+        present = self._mine((namespace, name))
+        if present is None:
+            return
+        present_uid = present.uid
+        if uid and present_uid != uid:
+            return
+        self._removed[(namespace, name)] = present_uid
+        self._sequencer.submit(_Remove(self, present.key, None))
+
+    def forget(self) -> None:
+        """The member left: everything of it is deleted from the merged collection."""
+        self._removed.clear()
+        self._forget_all_but(set())
+
+    # -- the collection's side
+
+    def _mine(self, key: tuple[str, str]) -> Entry | None:
+        entry = self._collection.get(*key)
+        return entry if entry is not None and entry.member == self.member else None
+
+    def _forget_all_but(self, kept: set[tuple[str, str]]) -> None:
+        member = self.member
+        gone = [
+            entry.key
+            for entry in self._collection.snapshot().entries()
+            if entry.member == member and entry.key not in kept
+        ]
+        for key in gone:
+            self._sequencer.submit(_Remove(self, key, None))
+
+    def _put(self, obj: dict[str, Any], revision: Revision) -> None:
+        self._collection.put(self._entry(obj, revision))
+
+    def _take_out(
+        self, key: tuple[str, str], last: dict[str, Any] | None, revision: Revision
+    ) -> None:
+        present = self._mine(key)
+        if present is None:
+            return
+        if last is not None:
+            final = self._entry(last, revision)
+        else:
+            final = present.restated(revision)
+        self._collection.remove(final)
+
+    def _entry(self, obj: dict[str, Any], revision: Revision) -> Entry:
+        member_revision = _revision_of(obj)
+        projected = self._projector.project(obj, revision=revision)
+        return Entry(
+            projected,
+            revision=revision,
+            fields=extract(self._collection.resource, projected),
+            member=self.member,
+            member_revision=member_revision,
+        )
+
+
+class _Put:
+    """A put waiting for its number."""
+
+    __slots__ = ("_intake", "_obj")
+
+    def __init__(self, intake: Intake, obj: dict[str, Any]) -> None:
+        self._intake = intake
+        self._obj = obj
+
+    def __call__(self, revision: Revision) -> None:
+        self._intake._put(self._obj, revision)
+
+
+class _Remove:
+    """A removal waiting for its number; `last` is the final state, if the member told it."""
+
+    __slots__ = ("_intake", "_key", "_last")
+
+    def __init__(self, intake: Intake, key: tuple[str, str], last: dict[str, Any] | None) -> None:
+        self._intake = intake
+        self._key = key
+        self._last = last
+
+    def __call__(self, revision: Revision) -> None:
+        self._intake._take_out(self._key, self._last, revision)
+
+
+def _revision_of(obj: dict[str, Any]) -> int:
+    """The member's revision of an object; 0 when it is not the integer that Kubernetes sends."""
+    text = obj["metadata"].get("resourceVersion", "")
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
