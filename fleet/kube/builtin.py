@@ -78,8 +78,11 @@ def _by_kind() -> dict[tuple[str, str], Resource]:
 
 @cache
 def group_order() -> dict[str, int]:
-    """The rank of each built-in group in discovery; the core group is first."""
-    return {group["name"]: rank for rank, group in enumerate(_document()["groups"])}
+    """The rank of each of Kubernetes' own groups in discovery; the core group is first.
+
+    Groups that have no stable version, and so no resource here, are in it as well.
+    """
+    return {name: rank for rank, name in enumerate(_document()["order"])}
 
 
 def resource(gvr: GroupVersionResource) -> Resource | None:
