@@ -26,11 +26,10 @@ from fleet.apiserver.compression import (
     stored,
 )
 from fleet.errors import ApiError, Expired, NotFound, RevisionTooLarge
-from fleet.kube import continuation
+from fleet.kube import continuation, fields
 from fleet.kube.status import status_of
 from fleet.kube.wire import Response
 from fleet.store.collection import Snapshot
-from fleet.store.entry import Entry
 from fleet.store.index import Run
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from fleet.kube.revision import Revision
     from fleet.kube.selectors import FieldSelector, LabelSelector
     from fleet.store.collection import Collection, Cursor, Event
+    from fleet.store.entry import Entry
 
 BOOKMARK_EVERY_S = 60.0
 BOOKMARK_BEFORE_END_S = 2.0
@@ -50,8 +50,6 @@ WATCH_AT_LEAST_S = 1800.0  # without timeoutSeconds a watch ends at random withi
 
 _JSON = {"content-type": "application/json"}
 _SEPARATOR = stored(b",")
-
-Predicate = "Callable[[Entry], bool]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +93,8 @@ class Scope:
 
 
 def _field_test(resource: Resource, field: FieldSelector) -> Callable[[Entry], bool]:
-    positions = {name: at for at, name in enumerate(resource.selectable_fields)}
-
-    def test(entry: Entry) -> bool:
-        def value(name: str) -> str:
-            if name == "metadata.name":
-                return entry.name
-            if name == "metadata.namespace":
-                return entry.namespace
-            return entry.fields[positions[name]]
-
-        return field.matches(value)
-
-    return test
+    matches = fields.matcher(resource, field)
+    return lambda entry: matches(entry.namespace, entry.name, entry.fields)
 
 
 # -- GET
@@ -137,15 +124,19 @@ def list_response(
     `path` binds continue tokens to the request they continue. Raises Expired (with a token that
     goes on at the newest revision, when a continue token was given), RevisionTooLarge.
     """
-    snapshot, start = _list_snapshot(collection, options, path=path)
+    selectors = continuation.selection(options)
+    snapshot, after = _list_snapshot(collection, options, path=path, selectors=selectors)
     part = scope.snapshot(snapshot)
-    if start is not None:
-        part = part.span(start=start)
-    test = scope.predicate(collection.resource, options.label, options.field)
-    runs, after, remaining = _take(part.runs, test, options.limit)
-    metadata: dict[str, object] = {"resourceVersion": str(snapshot.revision)}
     if after is not None:
-        metadata["continue"] = continuation.encode(snapshot.revision, after, path=path)
+        namespace, name = after
+        part = part.span(start=(namespace, name + "\0"))
+    test = scope.predicate(collection.resource, options.label, options.field)
+    runs, last, remaining = _take(part.runs, test, options.limit)
+    metadata: dict[str, object] = {"resourceVersion": str(snapshot.revision)}
+    if last is not None:
+        metadata["continue"] = continuation.encode(
+            snapshot.revision, last, path=path, selectors=selectors
+        )
         if options.label.empty and options.field.empty and remaining is not None:
             metadata["remainingItemCount"] = remaining
     head = rendering.head(orjson.dumps(metadata))
@@ -156,30 +147,36 @@ def list_response(
 
 
 def _list_snapshot(
-    collection: Collection, options: ListOptions, *, path: str
+    collection: Collection, options: ListOptions, *, path: str, selectors: str
 ) -> tuple[Snapshot, tuple[str, str] | None]:
+    """The state to list and, for a continued list, the key of the last item given out."""
     current = collection.sequencer.current
     if options.continue_:
-        token = continuation.decode(options.continue_, path=path)
-        if token.revision == 0:  # resumes an expired list at the newest revision
-            return collection.snapshot(), token.start
+        token = continuation.decode(options.continue_, path=path, selectors=selectors)
+        if token.revision is None:  # goes on at the newest revision, its own being gone
+            return collection.snapshot(), token.after
         try:
-            return collection.at(token.revision), token.start
+            return collection.at(token.revision), token.after
         except Expired:
-            fresh = continuation.encode(current, token.start, path=path)
-            raise continuation.expired(fresh) from None
+            raise continuation.expired(token, path=path, selectors=selectors) from None
     if options.revision > current:
         raise RevisionTooLarge(wanted=options.revision, current=current)
-    legacy_exact = options.match == "" and options.limit > 0 and options.revision > 0
-    if options.match == "Exact" or legacy_exact:
-        return collection.at(options.revision), None
+    # a revision with a limit and without a match has always meant that very revision
+    exact = options.match == "Exact" or (not options.match and options.limit > 0)
+    if exact and options.revision > 0:
+        try:
+            return collection.at(options.revision), None
+        except Expired:
+            raise continuation.expired_list() from None
     return collection.snapshot(), None
 
 
 def _take(
     runs: list[Run], test: Callable[[Entry], bool] | None, limit: int
 ) -> tuple[list[Run], tuple[str, str] | None, int | None]:
-    """At most `limit` matching entries (0: all); the key to go on from, and how many follow.
+    """At most `limit` matching entries (0: all); the last key taken and how many follow it.
+
+    The key is None when nothing follows.
 
     The count is None when it is not known without looking at the rest.
     """
@@ -191,13 +188,12 @@ def _take(
     room = limit
     total = sum(len(run.entries) for run in runs)
     for run in runs:
-        if len(run.entries) <= room:
-            taken.append(run)
-            room -= len(run.entries)
-            continue
-        if room:
-            taken.append(Run(run.entries[:room]))
-        return taken, run.entries[room].key, total - limit
+        if len(run.entries) > room:
+            if room:
+                taken.append(Run(run.entries[:room]))
+            return taken, taken[-1].entries[-1].key, total - limit
+        taken.append(run)
+        room -= len(run.entries)
     return taken, None, 0
 
 
@@ -213,7 +209,7 @@ def _take_matching(
         if 0 <= room < len(matching):
             if room:
                 taken.append(Run(matching[:room]))
-            return taken, matching[room].key, None
+            return taken, taken[-1].entries[-1].key, None
         taken.append(run if len(matching) == len(run.entries) else Run(matching))
         room -= len(matching) if limit else 0
     return taken, None, 0
@@ -319,9 +315,7 @@ def watch_response(
     if options.revision > current:
         raise RevisionTooLarge(wanted=options.revision, current=current)
     initial: Snapshot | None = None
-    if options.send_initial_events or (
-        options.send_initial_events is None and options.revision == 0
-    ):
+    if options.send_initial_events:
         initial = scope.snapshot(collection.snapshot())
         cursor = collection.cursor(current)
     else:
