@@ -346,7 +346,7 @@ def group_list(groups: Catalogue) -> dict[str, Any]:
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
-        "groups": [_group(group) for group in groups if group.name],
+        "groups": [_group(group) for group in groups if group.name and group.versions],
     }
 
 

@@ -89,7 +89,7 @@ def _clause(text: str) -> _Clause:
             try:
                 quality = float(value)
             except ValueError:
-                quality = 1.0
+                quality = 0.0
         elif key:
             parameters[key] = value
     media = media.strip().lower()

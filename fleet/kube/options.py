@@ -8,18 +8,18 @@ are opened by `continuation`, representations chosen by `negotiation`.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleet.errors import BadRequest, Cause, Invalid
-from fleet.kube import fields, revision
+from fleet.errors import BadRequest, Invalid
+from fleet.kube import causes, fields, revision
 from fleet.kube.selectors import FieldSelector, LabelSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from fleet.errors import Cause
     from fleet.kube.resources import Resource
     from fleet.kube.revision import Revision
     from fleet.kube.wire import Request
@@ -47,7 +47,7 @@ def _int(request: Request, name: str) -> int | None:
     value = request.param(name)
     if value is None:
         return None
-    quoted = json.dumps(value)
+    quoted = causes.quoted(value)
     if not re.fullmatch(r"[+-]?[0-9]+", value):
         raise BadRequest(f"strconv.ParseInt: parsing {quoted}: invalid syntax")
     if not -_INT64 <= int(value) < _INT64:
@@ -59,33 +59,9 @@ def _all(request: Request, name: str) -> list[str]:
     return [value for key, value in request.query if key == name]
 
 
-# Problems of the 422 kind, worded as apimachinery's field errors
-
-
-def _forbidden(field: str, why: str) -> Cause:
-    return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
-
-
-def _not_supported(field: str, value: object, supported: Iterable[str]) -> Cause:
-    names = ", ".join(json.dumps(name) for name in supported)
-    return Cause(
-        "FieldValueNotSupported",
-        f"Unsupported value: {_shown(value)}: supported values: {names}",
-        field,
-    )
-
-
-def _invalid(field: str, value: object, why: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {why}", field)
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _refuse(kind: str, causes: Sequence[Cause]) -> None:
-    if causes:
-        raise Invalid.of(group=_GROUP, kind=kind, name="", causes=causes)
+def _refuse(kind: str, problems: Sequence[Cause]) -> None:
+    if problems:
+        raise Invalid.of(group=_GROUP, kind=kind, name="", causes=problems)
 
 
 # Reads
@@ -127,9 +103,9 @@ class ListOptions:
     def parse(cls, request: Request, *, resource: Resource | None = None) -> ListOptions:
         """Raises BadRequest for a value that does not parse, or, where `resource` is given, a
         field label it does not have; Invalid for a combination that is not allowed."""
-        label, field = _selectors(request, resource, "")
-        limit = _int(request, "limit") or 0
         _int(request, "timeoutSeconds")
+        limit = _int(request, "limit") or 0
+        label, field = _selectors(request, resource, "")
         given = request.param("resourceVersion") or ""
         match = request.param("resourceVersionMatch") or ""
         token = request.param("continue") or ""
@@ -150,15 +126,21 @@ def _list_problems(request: Request, *, given: str, match: str, token: str) -> l
     at = "resourceVersionMatch"
     if match:
         if not given:
-            problems.append(_forbidden(at, f"{at} is forbidden unless resourceVersion is provided"))
+            problems.append(
+                causes.forbidden(at, f"{at} is forbidden unless resourceVersion is provided")
+            )
         if token:
-            problems.append(_forbidden(at, f"{at} is forbidden when continue is provided"))
+            problems.append(causes.forbidden(at, f"{at} is forbidden when continue is provided"))
         if match not in ("Exact", "NotOlderThan"):
-            problems.append(_not_supported(at, match, ("Exact", "NotOlderThan", "")))
+            problems.append(causes.not_supported(at, match, ("Exact", "NotOlderThan", "")))
         if match == "Exact" and given == "0":
-            problems.append(_forbidden(at, f'{at} "exact" is forbidden for resourceVersion "0"'))
+            problems.append(
+                causes.forbidden(at, f'{at} "exact" is forbidden for resourceVersion "0"')
+            )
     if request.param("sendInitialEvents") is not None:
-        problems.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        problems.append(
+            causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        )
     return problems
 
 
@@ -168,7 +150,7 @@ def _revision(text: str) -> Revision:
     except BadRequest as error:
         # upstream: storage.APIObjectVersioner.ParseResourceVersion
         raise BadRequest(
-            f"resourceVersion: Invalid value: {_shown(text)}: {error.message}"
+            f"resourceVersion: Invalid value: {causes.shown(text)}: {error.message}"
         ) from None
 
 
@@ -195,9 +177,9 @@ class WatchOptions:
         cls, request: Request, *, resource: Resource | None = None, name: str = ""
     ) -> WatchOptions:
         """`name` is that of a legacy watch path (`Target.name`). Raises as ListOptions does."""
-        label, field = _selectors(request, resource, name)
         timeout = _int(request, "timeoutSeconds")
         _int(request, "limit")
+        label, field = _selectors(request, resource, name)
         given = request.param("resourceVersion") or ""
         match = request.param("resourceVersionMatch") or ""
         send = _bool(request, "sendInitialEvents")
@@ -221,16 +203,20 @@ def _watch_problems(*, send: bool | None, match: str, token: str) -> list[Cause]
     problems: list[Cause] = []
     at = "resourceVersionMatch"
     if send is not None and match != "NotOlderThan":
-        problems.append(_forbidden(at, f"sendInitialEvents requires setting {at} to NotOlderThan"))
+        problems.append(
+            causes.forbidden(at, f"sendInitialEvents requires setting {at} to NotOlderThan")
+        )
     if match:
         if send is None:
             problems.append(
-                _forbidden(at, f"{at} is forbidden for watch unless sendInitialEvents is provided")
+                causes.forbidden(
+                    at, f"{at} is forbidden for watch unless sendInitialEvents is provided"
+                )
             )
         if match != "NotOlderThan":
-            problems.append(_not_supported(at, match, ("NotOlderThan",)))
+            problems.append(causes.not_supported(at, match, ("NotOlderThan",)))
         if token:
-            problems.append(_forbidden(at, f"{at} is forbidden when continue is provided"))
+            problems.append(causes.forbidden(at, f"{at} is forbidden when continue is provided"))
     return problems
 
 
@@ -268,14 +254,10 @@ class WriteOptions:
         manager = request.param("fieldManager") or ""
         validation = request.param("fieldValidation") or ""
         dry_run = _all(request, "dryRun")
-        causes = [
-            *problems,
-            *_manager_problems(manager),
-            *_dry_run_problems(dry_run),
-        ]
+        found = [*problems, *_manager_problems(manager), *_dry_run_problems(dry_run)]
         if validation not in ("", *_VALIDATIONS):
-            causes.append(_not_supported("fieldValidation", validation, ("", *_VALIDATIONS)))
-        _refuse(kind, causes)
+            found.append(causes.not_supported("fieldValidation", validation, ("", *_VALIDATIONS)))
+        _refuse(kind, found)
         return bool(dry_run), manager or _agent(request), validation or "Warn"  # type: ignore[return-value]
 
 
@@ -307,34 +289,24 @@ class PatchOptions(WriteOptions):
         force = _bool(request, "force")
         problems: list[Cause] = []
         if apply and not request.param("fieldManager"):
-            problems.append(
-                Cause(
-                    "FieldValueRequired",
-                    "Required value: is required for apply patch",
-                    "fieldManager",
-                )
-            )
+            problems.append(causes.required("fieldManager", "is required for apply patch"))
         if not apply and force is not None:
-            problems.append(_forbidden("force", "may not be specified for non-apply patch"))
+            problems.append(causes.forbidden("force", "may not be specified for non-apply patch"))
         return cls(*cls._checked(request, "PatchOptions", problems), force=bool(force))
 
 
 def _manager_problems(manager: str) -> list[Cause]:
     problems: list[Cause] = []
     if len(manager.encode()) > _MANAGER_LIMIT:
-        problems.append(
-            Cause(
-                "FieldValueTooLong",
-                f"Too long: may not be more than {_MANAGER_LIMIT} bytes",
-                "fieldManager",
-            )
-        )
+        problems.append(causes.too_long("fieldManager", limit=_MANAGER_LIMIT))
     at = 0
     for character in manager:
         if not character.isprintable():
             name = f"U+{ord(character):04X}"
             problems.append(
-                _invalid("fieldManager", manager, f"invalid character {name} (at position {at})")
+                causes.invalid(
+                    "fieldManager", manager, f"invalid character {name} (at position {at})"
+                )
             )
         at += len(character.encode())
     return problems
@@ -343,7 +315,7 @@ def _manager_problems(manager: str) -> list[Cause]:
 def _dry_run_problems(values: Sequence[str]) -> list[Cause]:
     if all(value == "All" for value in values):
         return []
-    return [_not_supported("dryRun", list(values), ("All",))]
+    return [causes.not_supported("dryRun", list(values), ("All",))]
 
 
 def _agent(request: Request) -> str:
@@ -398,8 +370,7 @@ class DeleteOptions:
             policy = "Orphan" if orphan else "Background"
         return cls(
             dry_run=bool(dry_run),
-            # Negative periods have always meant "at once" upstream; 1 is the smallest that
-            # still lets the kubelet act.
+            # A negative period is taken for 1, as upstream's BeforeDelete does.
             grace_period_s=1 if grace is not None and grace < 0 else grace,
             propagation=policy or "",
             orphan_dependents=orphan,
@@ -427,9 +398,9 @@ def _delete_problems(
     at = "propagationPolicy"
     if orphan is not None and policy is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
-        problems.append(_invalid(at, policy, why))
+        problems.append(causes.invalid(at, policy, why))
     if policy is not None and policy not in _POLICIES:
-        problems.append(_not_supported(at, policy, (*_POLICIES, "nil")))
+        problems.append(causes.not_supported(at, policy, (*_POLICIES, "nil")))
     return problems + _dry_run_problems(dry_run)
 
 
@@ -460,7 +431,7 @@ def duration_s(text: str) -> float:
     if body != "0":
         parts = list(_DURATION.finditer(body))
         if not body or "".join(part[0] for part in parts) != body:
-            raise ValueError(f"time: invalid duration {json.dumps(text)}")
+            raise ValueError(f"time: invalid duration {causes.quoted(text)}")
         total = sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
     return -total if text[:1] == "-" else total
 

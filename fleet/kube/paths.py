@@ -81,6 +81,9 @@ def parse_target(method: str, path: str, query: Iterable[tuple[str, str]] = ()) 
     if not all(is_path_segment(part) for part in (*([group] if group else []), version)):
         return None
     by_prefix = tail[0] == "watch"
+    if tail[0] == "proxy":
+        # A verb prefix of old, like `watch`, which no server answers any more.
+        return None
     if by_prefix:
         tail = tail[1:]
     namespace, tail = _split_namespace(tail)

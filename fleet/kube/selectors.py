@@ -7,12 +7,12 @@ business.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleet.errors import BadRequest
+from fleet.kube.causes import quoted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -186,7 +186,7 @@ class LabelSelector:
                 operator = _OBJECT_OPERATORS.get(term.get("operator", ""))
                 if operator is None:
                     raise _SyntaxError(
-                        f"{_quote(term.get('operator', ''))} is not a valid label selector operator"
+                        f"{quoted(term.get('operator', ''))} is not a valid label selector operator"
                     )
                 requirements.append(_requirement(term["key"], operator, term.get("values") or []))
         except _SyntaxError as error:
@@ -267,17 +267,12 @@ class _SyntaxError(ValueError):
     pass
 
 
-def _quote(text: str) -> str:
-    """As Go's %q for the texts that occur here."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
     """A checked requirement; `==` has become `=` by the time this is called."""
     problems: list[str] = []
     if wrong := label_key_problems(key):
-        problems.append(f"key: Invalid value: {_quote(key)}: {'; '.join(wrong)}")
-    listed = "null" if not values else json.dumps(list(values), separators=(",", ":"))
+        problems.append(f"key: Invalid value: {quoted(key)}: {'; '.join(wrong)}")
+    listed = "null" if not values else shown(list(values))
     match operator:
         case "in" | "notin" if not values:
             problems.append(
@@ -291,7 +286,7 @@ def _requirement(key: str, operator: Operator, values: Sequence[str]) -> Require
             )
         case "gt" | "lt":
             problems += [
-                f"values[{i}]: Invalid value: {_quote(value)}: "
+                f"values[{i}]: Invalid value: {quoted(value)}: "
                 "for 'Gt', 'Lt' operators, the value must be an integer"
                 for i, value in enumerate(values)
                 if _int64(value) is None
@@ -299,7 +294,7 @@ def _requirement(key: str, operator: Operator, values: Sequence[str]) -> Require
     for i, value in enumerate(values):
         if wrong := label_value_problems(value):
             problems.append(
-                f"values[{i}][{key}]: Invalid value: {_quote(value)}: {'; '.join(wrong)}"
+                f"values[{i}][{key}]: Invalid value: {quoted(value)}: {'; '.join(wrong)}"
             )
     if problems:
         raise _SyntaxError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
@@ -379,7 +374,7 @@ class _Parser:
         if token != _WORD:
             raise _SyntaxError(f"found '{key}', expected: identifier")
         if wrong := label_key_problems(key):
-            raise _SyntaxError(f"<nil>: Invalid value: {_quote(key)}: {'; '.join(wrong)}")
+            raise _SyntaxError(f"<nil>: Invalid value: {quoted(key)}: {'; '.join(wrong)}")
         if absent:
             return _requirement(key, "!", ())
         if self.peek()[0] in (_END, ","):
@@ -451,7 +446,9 @@ class FieldSelector:
         """
         if not text:
             return ALL_FIELDS
-        return cls([_field_requirement(term, text) for term in _field_terms(text) if term])
+        # Sorted, so that of several faults the one that upstream names is named.
+        found = [_field_requirement(term, text) for term in sorted(_field_terms(text))]
+        return cls([(name, op, value) for name, op, value in found if name or value])
 
     def matches(self, get: Callable[[str], str]) -> bool:
         """Whether the object whose field values `get` returns is selected."""
