@@ -98,7 +98,7 @@ def _open(text: str) -> dict[str, Any]:
 
 
 def _invalid(why: str) -> BadRequest:
-    return BadRequest(f"continue key is not valid: {why}")
+    return BadRequest(f"invalid continue token: continue key is not valid: {why}")
 
 
 def _binding(path: str, selectors: str) -> str:

@@ -83,14 +83,16 @@ def _clause(text: str) -> _Clause:
     parameters: dict[str, str] = {}
     quality = 1.0
     for part in rest:
-        key, _, value = part.partition("=")
+        key, given, value = part.partition("=")
         key, value = key.strip().lower(), value.strip().strip('"')
+        if not given:
+            continue
         if key == "q":
             try:
                 quality = float(value)
             except ValueError:
                 quality = 0.0
-        elif key:
+        else:
             parameters[key] = value
     media = media.strip().lower()
     return _Clause("*/*" if media == "*" else media, parameters, quality)

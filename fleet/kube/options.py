@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fleet.errors import BadRequest, Invalid
 from fleet.kube import causes, fields, revision
@@ -99,6 +99,12 @@ class ListOptions:
     revision_given: bool
     match: Match
 
+    @property
+    def exact(self) -> bool:
+        """Whether the list is to be of `revision` and no other: asked for, or, as upstream reads
+        it, a page of a revision without a match."""
+        return self.match == "Exact" or (not self.match and self.limit > 0 and self.revision > 0)
+
     @classmethod
     def parse(cls, request: Request, *, resource: Resource | None = None) -> ListOptions:
         """Raises BadRequest for a value that does not parse, or, where `resource` is given, a
@@ -110,14 +116,16 @@ class ListOptions:
         match = request.param("resourceVersionMatch") or ""
         token = request.param("continue") or ""
         _refuse("ListOptions", _list_problems(request, given=given, match=match, token=token))
+        if token and given not in ("", "0"):
+            raise BadRequest("specifying resource version is not allowed when using continue")
         return cls(
             label=label,
             field=field,
             limit=max(limit, 0),
             continue_=token,
-            revision=_revision(given),
+            revision=revision.parse(given),
             revision_given=bool(given),
-            match=match,  # type: ignore[arg-type]
+            match=cast("Match", match),
         )
 
 
@@ -142,16 +150,6 @@ def _list_problems(request: Request, *, given: str, match: str, token: str) -> l
             causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
         )
     return problems
-
-
-def _revision(text: str) -> Revision:
-    try:
-        return revision.parse(text)
-    except BadRequest as error:
-        # upstream: storage.APIObjectVersioner.ParseResourceVersion
-        raise BadRequest(
-            f"resourceVersion: Invalid value: {causes.shown(text)}: {error.message}"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,7 @@ class WatchOptions:
         return cls(
             label=label,
             field=field,
-            revision=_revision(given),
+            revision=revision.parse(given),
             revision_given=bool(given),
             send_initial_events=send,
             bookmarks=bool(_bool(request, "allowWatchBookmarks")),
@@ -230,7 +228,7 @@ class GetOptions:
     @classmethod
     def parse(cls, request: Request) -> GetOptions:
         given = request.param("resourceVersion") or ""
-        return cls(revision=_revision(given), revision_given=bool(given))
+        return cls(revision=revision.parse(given), revision_given=bool(given))
 
 
 # Writes
@@ -258,7 +256,11 @@ class WriteOptions:
         if validation not in ("", *_VALIDATIONS):
             found.append(causes.not_supported("fieldValidation", validation, ("", *_VALIDATIONS)))
         _refuse(kind, found)
-        return bool(dry_run), manager or _agent(request), validation or "Warn"  # type: ignore[return-value]
+        return (
+            bool(dry_run),
+            manager or _agent(request),
+            cast("FieldValidation", validation or "Warn"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
