@@ -1,0 +1,49 @@
+"""Who a caller is inside a member.
+
+Callers reach a member by impersonation, under a prefix, so that nobody becomes somebody there by
+having a name: user `jane` crosses as `fleet:jane`, group `dev` as `fleet:dev`. Of the groups that
+begin `system:` only `system:authenticated` crosses – `system:masters` or a ServiceAccount of the
+same name would be the member's own. The gateway's administrator, known by a certificate of the
+fleet's own authority, is `fleet:admin` in `fleet:admins`, which joining binds to cluster-admin.
+
+Next step: the transport turns the `UserInfo` of a request to a member into Impersonate headers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fleet.kube.wire import UserInfo
+
+PREFIX = "fleet:"
+ADMIN = "fleet:admin"
+ADMINS = "fleet:admins"
+AUTHENTICATED = "system:authenticated"
+
+
+def crossed(user: UserInfo) -> UserInfo:
+    """The identity under which `user` acts in a member.
+
+    Only authentication by the fleet's own authority may give a name or group that begins
+    `fleet:`; such a one crosses as it is.
+    """
+    groups = [group for group in map(_group, user.groups) if group]
+    return replace(
+        user,
+        name=_prefixed(user.name),
+        groups=tuple(dict.fromkeys((*groups, AUTHENTICATED))),
+        uid="",
+        extra={},
+    )
+
+
+def _prefixed(name: str) -> str:
+    return name if name.startswith(PREFIX) else PREFIX + name
+
+
+def _group(group: str) -> str:
+    if group.startswith("system:"):
+        return AUTHENTICATED if group == AUTHENTICATED else ""
+    return _prefixed(group)

@@ -1,0 +1,40 @@
+"""Nobody becomes somebody in a member by having a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.kube.wire import UserInfo
+from fleet.view.crossing import crossed
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (("dev",), ("fleet:dev", "system:authenticated")),
+        (("system:masters",), ("system:authenticated",)),
+        (("system:serviceaccounts", "system:authenticated"), ("system:authenticated",)),
+        (("fleet:admins",), ("fleet:admins", "system:authenticated")),
+        ((), ("system:authenticated",)),
+    ],
+)
+def test_groups_cross_under_the_prefix(groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert crossed(UserInfo("jane", groups)).groups == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("jane", "fleet:jane"),
+        ("system:serviceaccount:payments:ci", "fleet:system:serviceaccount:payments:ci"),
+        ("system:admin", "fleet:system:admin"),
+        ("fleet:admin", "fleet:admin"),
+    ],
+)
+def test_names_cross_under_the_prefix(name: str, expected: str) -> None:
+    assert crossed(UserInfo(name)).name == expected
+
+
+def test_what_an_authenticator_added_stays_at_home() -> None:
+    user = crossed(UserInfo("jane", uid="1", extra={"scopes": ("all",)}))
+    assert (user.uid, user.extra) == ("", {})
