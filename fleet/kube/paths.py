@@ -86,9 +86,11 @@ def parse_target(method: str, path: str, query: Iterable[tuple[str, str]] = ()) 
         return None
     if by_prefix:
         tail = tail[1:]
+    # Only what follows `proxy` may hold segments that are no names.
+    if not tail or not all(map(is_path_segment, tail[:3])):
+        return None
     namespace, tail = _split_namespace(tail)
-    # Only a proxied path may hold segments that are no names.
-    if not tail or not all(is_path_segment(part) for part in (namespace or "-", *tail[:3])):
+    if not all(map(is_path_segment, tail[:3])):
         return None
     gvr = GroupVersionResource(group, version, tail[0])
     if by_prefix:

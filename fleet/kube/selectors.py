@@ -188,7 +188,7 @@ class LabelSelector:
                     raise _SyntaxError(
                         f"{quoted(term.get('operator', ''))} is not a valid label selector operator"
                     )
-                requirements.append(_requirement(term["key"], operator, term.get("values") or []))
+                requirements.append(_requirement(term.get("key", ""), operator, term.get("values") or []))
         except _SyntaxError as error:
             raise BadRequest(str(error)) from None
         return cls(requirements)
