@@ -1,0 +1,215 @@
+"""Upgraded connections: opaque bytes between a client and a tunnel.
+
+The other side has been reached before the client hears `101`, since a client falls back to
+another protocol only on a refusal, never after an accepted upgrade that then fails. From there on
+nothing is interpreted: exec, attach and port-forward over WebSocket or SPDY all pass.
+
+Invariant: bytes keep their order, none is lost that arrived early, and at most `BUFFER_BYTES` are
+held either way. A client other than a WebSocket one has to wait for the `101` before it sends, as
+SPDY clients do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from fleet.errors import TransportError
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDict
+
+    from fleet.apiserver.outgoing import Draining
+    from fleet.kube.wire import Duplex
+
+logger = logging.getLogger(__name__)
+
+BUFFER_BYTES = 256 << 10
+
+LINGER_S = 5.0
+"""How long the rest of what a vanished client sent may take to reach the other side."""
+
+
+def hold(raw: web.BaseRequest) -> None:
+    """Leave what the client sends from here on in the socket, until `take_over` or `release`."""
+    if raw.transport is not None:
+        raw.transport.pause_reading()
+
+
+def release(raw: web.BaseRequest) -> None:
+    """Go on with HTTP: the upgrade was declined."""
+    if raw.transport is not None and not raw.transport.is_closing():
+        raw.transport.resume_reading()
+
+
+async def take_over(
+    raw: web.BaseRequest, headers: CIMultiDict[str], tunnel: Duplex, *, draining: Draining
+) -> web.StreamResponse:
+    """Answer 101 and carry bytes until both sides have ended, or either breaks.
+
+    Closes the tunnel and the connection. Raises ConnectionError when the client is gone before
+    it could be answered.
+    """
+    reply = web.StreamResponse(status=101, headers=headers)
+    reply.force_close()
+    transport = raw.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("the client is gone")
+    http = raw.protocol
+    await reply.prepare(raw)
+    early = _Early()
+    http.set_parser(early)  # type: ignore[arg-type]  # it feeds any object of this shape
+    client = _Client(transport, early=bytes(early.data))
+    transport.set_protocol(client)
+    transport.resume_reading()
+    try:
+        async with draining.scope():
+            await _carry(client, tunnel)
+    finally:
+        transport.close()
+        # aiohttp's books of connections: not told before, since it cancels this task when it is.
+        client.hand_back(http)
+        await tunnel.close()
+    return reply
+
+
+async def _carry(client: _Client, tunnel: Duplex) -> None:
+    """Both directions, each at the pace of its slower side.
+
+    A half-close is passed on where the transport knows it; over TLS, as asyncio speaks it, the
+    end of one direction is the end of the connection.
+    """
+    loop = asyncio.get_running_loop()
+    cut: asyncio.TimerHandle | None = None
+
+    async def up() -> None:
+        while data := await client.read():
+            await tunnel.write(data)
+        await tunnel.write_eof()
+        if client.lost.done():
+            downwards.cancel()
+
+    async def down() -> None:
+        while data := await tunnel.read():
+            try:
+                await client.write(data)
+            except ConnectionError:
+                return  # `up` hears of it as the end of what the client sends
+        client.end()
+
+    def linger(_: object) -> None:
+        nonlocal cut
+        cut = loop.call_later(LINGER_S, upwards.cancel)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            downwards = group.create_task(down(), name="tunnel to the client")
+            upwards = group.create_task(up(), name="tunnel from the client")
+            client.lost.add_done_callback(linger)
+    except* (ConnectionError, TransportError) as errors:
+        logger.debug("the far side of a tunnel broke off: %s", errors.exceptions[0])
+    finally:
+        client.lost.remove_done_callback(linger)
+        if cut is not None:
+            cut.cancel()
+
+
+class _Early:
+    """Takes from aiohttp what it had read past the upgrade request."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.data += data
+        return False, b""
+
+    def feed_eof(self) -> None:
+        pass
+
+
+class _Client(asyncio.Protocol):
+    """The client's connection, once it is no longer HTTP."""
+
+    def __init__(self, transport: asyncio.Transport, *, early: bytes) -> None:
+        self._transport = transport
+        self._tls = transport.get_extra_info("sslcontext") is not None
+        self._received: deque[bytes] = deque([early] if early else [])
+        self._held = len(early)
+        self._eof = False
+        self._paused = False
+        self._readable = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._http: asyncio.Protocol | None = None
+        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    # -- what the transport calls
+
+    def data_received(self, data: bytes) -> None:
+        self._received.append(data)
+        self._held += len(data)
+        self._readable.set()
+        if self._held >= BUFFER_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        self._readable.set()
+        return not self._tls
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._eof = True
+        self._readable.set()
+        self._writable.set()
+        if not self.lost.done():
+            self.lost.set_result(exc)
+        if self._http is not None:
+            self._http.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # -- what the pumps call
+
+    async def read(self) -> bytes:
+        """The next bytes, b"" when there will be no more."""
+        while not self._received:
+            if self._eof:
+                return b""
+            self._readable.clear()
+            await self._readable.wait()
+        data = self._received.popleft()
+        self._held -= len(data)
+        if self._paused and self._held <= BUFFER_BYTES // 2:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        if self.lost.done() or self._transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._transport.write(data)
+        await self._writable.wait()
+
+    def end(self) -> None:
+        """No more will be written: a half-close, or a close where there is none."""
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    def hand_back(self, http: asyncio.Protocol) -> None:
+        """Tell `http` of the connection's end when it comes, or soon if it has come."""
+        if self.lost.done():
+            asyncio.get_running_loop().call_soon(http.connection_lost, self.lost.result())
+        else:
+            self._http = http
