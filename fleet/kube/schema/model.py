@@ -99,7 +99,8 @@ class Schema:
     """
 
     __slots__ = (
-        "_fields", "_items", "_set", "_site", "_values", "custom", "definition", "node", "root",
+        "_defaulted", "_fields", "_items", "_set", "_site", "_values", "custom", "definition",
+        "node", "root",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +121,7 @@ class Schema:
         self._fields: dict[str, Schema | None] = {}
         self._items: Schema | None = None
         self._values: Schema | None = None
+        self._defaulted: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<Schema {self.definition or self.type or 'any'}>"
@@ -199,6 +201,16 @@ class Schema:
     def default(self) -> Any:
         """The declared default, or None. In built-in documents mostly Go's zero value."""
         return self._either("default")
+
+    @property
+    def defaulted(self) -> tuple[str, ...]:
+        """The fields that declare a default."""
+        if self._defaulted is None:
+            children = ((name, self.field(name)) for name in self.properties)
+            self._defaulted = tuple(
+                name for name, child in children if child is not None and child.default is not None
+            )
+        return self._defaulted
 
     @property
     def is_struct(self) -> bool:
