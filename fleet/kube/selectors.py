@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fleet.errors import BadRequest
 from fleet.kube.causes import quoted, shown
+from fleet.kube.names import label_key_problems, label_value_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,69 +21,7 @@ if TYPE_CHECKING:
     LabelPredicate = Callable[[Mapping[str, str]], bool]
 
 
-_NAME_FORM = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_NAME = re.compile(_NAME_FORM)
-_SUBDOMAIN_FORM = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_SUBDOMAIN = re.compile(_SUBDOMAIN_FORM)
-_NAME_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', "
-    "and must start and end with an alphanumeric character"
-)
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
-    "'-' or '.', and must start and end with an alphanumeric character"
-)
-_NAME_EXAMPLES = (
-    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_FORM}')"
-)
 _INT64 = 1 << 63
-
-
-def label_key_problems(key: str) -> list[str]:
-    """Why `key` is no label key; empty when it is one."""
-    parts = key.split("/")
-    if len(parts) > 2:
-        return [
-            f"a valid label key {_NAME_RULE} {_NAME_EXAMPLES} "
-            "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
-    problems: list[str] = []
-    name = parts[-1]
-    if len(parts) == 2:
-        prefix = parts[0]
-        if not prefix:
-            problems.append("prefix part must be non-empty")
-        else:
-            if len(prefix) > 253:
-                problems.append("prefix part must be no more than 253 bytes")
-            if not _SUBDOMAIN.fullmatch(prefix):
-                problems.append(
-                    f"prefix part {_SUBDOMAIN_RULE} (e.g. 'example.com', "
-                    f"regex used for validation is '{_SUBDOMAIN_FORM}')"
-                )
-    if not name:
-        problems.append("name part must be non-empty")
-    elif len(name.encode()) > 63:
-        problems.append("name part must be no more than 63 bytes")
-    if not _NAME.fullmatch(name):
-        problems.append(f"name part {_NAME_RULE} {_NAME_EXAMPLES}")
-    return problems
-
-
-def label_value_problems(value: str) -> list[str]:
-    """Why `value` is no label value; empty when it is one."""
-    problems: list[str] = []
-    if len(value.encode()) > 63:
-        problems.append("must be no more than 63 bytes")
-    if value and not _NAME.fullmatch(value):
-        problems.append(
-            "a valid label must be an empty string or consist of alphanumeric characters, "
-            "'-', '_' or '.', and must start and end with an alphanumeric character "
-            "(e.g. 'MyValue',  or 'my_value',  or '12345', "
-            f"regex used for validation is '({_NAME_FORM})?')"
-        )
-    return problems
-
 
 Operator = Literal["=", "!=", "in", "notin", "exists", "!", "gt", "lt"]
 _BINARY = ("in", "notin", "=", "==", "!=", "gt", "lt")
@@ -188,7 +127,8 @@ class LabelSelector:
                     raise _SyntaxError(
                         f"{quoted(term.get('operator', ''))} is not a valid label selector operator"
                     )
-                requirements.append(_requirement(term.get("key", ""), operator, term.get("values") or []))
+                values = term.get("values") or []
+                requirements.append(_requirement(term.get("key", ""), operator, values))
         except _SyntaxError as error:
             raise BadRequest(str(error)) from None
         return cls(requirements)
