@@ -10,30 +10,10 @@ import json
 from typing import TYPE_CHECKING
 
 from fleet.errors import Cause
+from fleet.kube.gotext import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_ESCAPES = {
-    "\\": "\\\\", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
-    "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
-
-
-def quoted(text: str) -> str:
-    """A string as Go's %q prints it."""
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def _escaped(character: str) -> str:
-    if (escape := _ESCAPES.get(character)) is not None:
-        return escape
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def shown(value: object) -> str:

@@ -8,12 +8,12 @@ are opened by `continuation`, representations chosen by `negotiation`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fleet.errors import BadRequest, Invalid
 from fleet.kube import causes, fields, revision
+from fleet.kube.gotext import duration_s, int64, quoted
 from fleet.kube.selectors import FieldSelector, LabelSelector
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ FieldValidation = Literal["Ignore", "Warn", "Strict"]
 Propagation = Literal["", "Orphan", "Background", "Foreground"]
 
 _GROUP = "meta.k8s.io"
-_INT64 = 1 << 63
 _MANAGER_LIMIT = 128
 _POLICIES = ("Foreground", "Background", "Orphan")
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
@@ -47,12 +46,12 @@ def _int(request: Request, name: str) -> int | None:
     value = request.param(name)
     if value is None:
         return None
-    quoted = causes.quoted(value)
-    if not re.fullmatch(r"[+-]?[0-9]+", value):
-        raise BadRequest(f"strconv.ParseInt: parsing {quoted}: invalid syntax")
-    if not -_INT64 <= int(value) < _INT64:
-        raise BadRequest(f"strconv.ParseInt: parsing {quoted}: value out of range")
-    return int(value)
+    number = int64(value)
+    if number is None:
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        why = "value out of range" if digits.isascii() and digits.isdigit() else "invalid syntax"
+        raise BadRequest(f"strconv.ParseInt: parsing {quoted(value)}: {why}")
+    return number
 
 
 def _all(request: Request, name: str) -> list[str]:
@@ -418,24 +417,6 @@ def pretty(request: Request) -> bool:
     if value:
         return value in ("1", "t", "T", "true", "TRUE", "True")
     return request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
-
-
-_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
-_SECONDS = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
-}  # fmt: skip
-
-
-def duration_s(text: str) -> float:
-    """Seconds in a Go duration (`7m58s`, `-1.5h`, `0`). Raises ValueError when it is none."""
-    body = text[1:] if text[:1] in ("+", "-") else text
-    total = 0.0
-    if body != "0":
-        parts = list(_DURATION.finditer(body))
-        if not body or "".join(part[0] for part in parts) != body:
-            raise ValueError(f"time: invalid duration {causes.quoted(text)}")
-        total = sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
-    return -total if text[:1] == "-" else total
 
 
 def request_timeout_s(request: Request, *, limit_s: float = 60.0) -> float:

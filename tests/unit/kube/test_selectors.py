@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.errors import BadRequest
+from fleet.kube.requirements import Requirement
 from fleet.kube.selectors import (
     EVERYTHING,
     NOTHING,
     FieldSelector,
     LabelSelector,
-    Requirement,
 )
 
 

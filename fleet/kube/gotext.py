@@ -1,0 +1,58 @@
+"""Text as Go reads and prints it: integers, durations, quoted strings.
+
+Query values and messages of the API are what Go's strconv, time and fmt make of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+_ESCAPES = {
+    "\\": "\\\\", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
+    "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """A string as Go's %q prints it."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if (escape := _ESCAPES.get(character)) is not None:
+        return escape
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def int64(text: str) -> int | None:
+    """As strconv.ParseInt(text, 10, 64); None where that fails."""
+    found = _INTEGER.fullmatch(text)
+    if found is None:
+        return None
+    # Bounded digits only: Python refuses to convert very long ones.
+    number = -int(found[2]) if found[1] == "-" else int(found[2])
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_SECONDS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+}  # fmt: skip
+
+
+def duration_s(text: str) -> float:
+    """Seconds in a Go duration (`7m58s`, `-1.5h`, `0`). Raises ValueError when it is none."""
+    body = text[1:] if text[:1] in ("+", "-") else text
+    total = 0.0
+    if body != "0":
+        parts = list(_DURATION.finditer(body))
+        if not body or "".join(part[0] for part in parts) != body:
+            raise ValueError(f"time: invalid duration {quoted(text)}")
+        total = sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+    return -total if text[:1] == "-" else total
