@@ -161,7 +161,7 @@ def prepare_create(
     if builtin is None:
         if status_subresource:
             new.pop("status", None)
-    elif builtin.field("status") is not None:
+    elif builtin.field("status") is not None and key != ("", "Node"):
         _empty_status(new, builtin)
     match key:
         case ("", "Namespace"):
@@ -173,7 +173,9 @@ def prepare_create(
         case ("", "Pod"):
             new["status"] = {"phase": "Pending", "qosClass": quality_of_service(new)}
             if new.get("spec", {}).get("schedulingGates"):
-                new["status"]["conditions"] = [_gated()]
+                new["status"]["conditions"] = [_gated(now)]
+        case ("", "PersistentVolume"):
+            new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": timestamp(now)}
         case ("", "PersistentVolumeClaim"):
             _data_sources(new.get("spec", {}))
         case ("", "ServiceAccount"):
@@ -184,6 +186,8 @@ def prepare_create(
         case ("batch", "Job"):
             if not new["spec"].get("manualSelector"):
                 _select_own_pods(new)
+            if "labels" in metadata:
+                metadata["labels"] = dict(metadata["labels"])
     return new
 
 
@@ -370,14 +374,14 @@ def _select_own_pods(job: Object) -> None:
     selector.setdefault("batch.kubernetes.io/controller-uid", metadata["uid"])
 
 
-def _gated() -> Object:
+def _gated(now: datetime) -> Object:
     return {
         "type": "PodScheduled",
         "status": "False",
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
         "lastProbeTime": None,
-        "lastTransitionTime": None,
+        "lastTransitionTime": timestamp(now),
     }
 
 

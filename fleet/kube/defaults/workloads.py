@@ -16,10 +16,10 @@ _MAX_INT32 = 2**31 - 1
 
 def default_job(job: Object) -> None:
     template = job["spec"].setdefault("template", {})
-    # The job shares its template's labels until it has its own.
+    # Shared, not copied: the labels that select its pods reach the job this way, too.
     labels = template.get("metadata", {}).get("labels")
     if labels and not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(labels)
+        job["metadata"]["labels"] = labels
     default_job_spec(job["spec"])
 
 
@@ -78,7 +78,6 @@ def default_stateful_set(stateful_set: Object) -> None:
         strategy.setdefault("rollingUpdate", {})
     if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
         strategy["rollingUpdate"].setdefault("partition", 0)
-        strategy["rollingUpdate"].setdefault("maxUnavailable", 1)
     retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
     retention.setdefault("whenDeleted", "Retain")
     retention.setdefault("whenScaled", "Retain")

@@ -237,7 +237,8 @@ class _Walk:
             return _MISSING
         if encoding.omit_empty and _empty(held, schema, encoding.type):
             return _MISSING
-        return held
+        # Storage does not tell an empty list from none.
+        return None if held in ([], {}) and not schema.is_struct else held
 
     def zero(self, schema: Schema, go_type: str) -> Any:
         """What Go writes for a value that was never set."""
