@@ -1,0 +1,99 @@
+"""Patches on their way to a member: merge, strategic merge, server-side apply, JSON patch.
+
+A merge patch is a part of an object and is walked as one; what it does not say stays as it is.
+Server-side apply sends a whole object as JSON or YAML. JSON patch has `operations` of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from fleet.errors import BadRequest, UnsupportedMediaType
+from fleet.kube.schema.reading import Unreadable, parse_yaml
+from fleet.view.projection import operations
+from fleet.view.projection.tree import METADATA, Stripper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet.view.projection.projector import Projector, RevisionOf
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class PatchTarget:
+    """The object that is patched: namespace and name of the URL, its revisions, its last state."""
+
+    namespace: str
+    name: str
+    revision_of: RevisionOf | None
+    current: Mapping[str, Any] | None
+
+
+def unproject(
+    projector: Projector, content_type: str, body: bytes, *, target: PatchTarget
+) -> bytes:
+    """The body that does to the member's object what `body` does to the projected one."""
+    match content_type.partition(";")[0].strip().lower():
+        case "application/json-patch+json":
+            document = _json(body)
+            if not isinstance(document, list):
+                return body
+            return orjson.dumps(operations.unproject(projector, document, target=target))
+        case "application/merge-patch+json":
+            return _merge(projector, body, target=target, strategic=False)
+        case "application/strategic-merge-patch+json":
+            return _merge(projector, body, target=target, strategic=True)
+        case "application/apply-patch+yaml":
+            return _apply(projector, body, target=target)
+    raise UnsupportedMediaType.of(ACCEPTED)
+
+
+def _merge(projector: Projector, body: bytes, *, target: PatchTarget, strategic: bool) -> bytes:
+    patch = _json(body)
+    if not isinstance(patch, dict):
+        return body
+    stripper = Stripper(projector.member, merges=True, strategic=strategic)
+    if isinstance(metadata := patch.get(METADATA), dict):
+        projector.metadata_back(
+            metadata,
+            stripper=stripper,
+            namespace=target.namespace,
+            name=target.name,
+            revision_of=target.revision_of,
+        )
+    stripper.strip(projector.tree, patch)
+    projector.refuse(stripper.causes, name=target.name)
+    return orjson.dumps(patch)
+
+
+def _apply(projector: Projector, body: bytes, *, target: PatchTarget) -> bytes:
+    try:
+        applied = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        try:
+            applied, _ = parse_yaml(body)
+        except Unreadable as error:
+            raise BadRequest(f"error decoding YAML: {error}") from None
+    if not isinstance(applied, dict):
+        return body
+    projector.unproject(
+        applied, namespace=target.namespace, name=target.name, revision_of=target.revision_of
+    )
+    # YAML numbers with a fraction come as a float that knows its text.
+    return orjson.dumps(applied, default=float)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"error decoding patch: {error}") from None
