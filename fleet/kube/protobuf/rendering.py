@@ -123,14 +123,14 @@ class Renderer:
         return write
 
     def _compile_list_type(self, message: str) -> Write:
-        """`type Verbs []string`: a message with the one field `items`. Empty is Go's nil."""
+        """`type Verbs []string`: a message with the one field `items`. Sent empty, it is no nil."""
         (field,) = self._schema.fields(message)
         items = self._value(field)
 
         def write(data: bytes, walk: Walk) -> Any:
             walk.enter()
             fields = self.fields(message, data)
-            written = items(fields[field.number], walk) if fields else None
+            written = items(fields[field.number], walk) if fields else []
             walk.depth -= 1
             return written
 
@@ -176,9 +176,9 @@ class Renderer:
         if field.shape == "one" and field.message and not field.pointer:
             # A struct is never empty to omitempty: without a pointer it is always written.
             if self._schema.is_list_type(field.message):
-                return (_omit_null(write), None) if field.omit_empty else (write, _null)
+                return (_omit_empty(write), None) if field.omit_empty else (write, _null)
             if field.omit_zero:
-                return _omit_null(write), None
+                return _omit_empty(write), None
             return write, lambda walk: write(b"", walk)
         if field.omit_empty:
             scalar = field.shape == "one" and not field.message and not field.pointer
@@ -194,9 +194,6 @@ class Renderer:
         if field.shape == "list":
             return _list(one)
         if field.shape == "map":
-            if field.message and self._schema.is_list_type(field.message):
-                # Go decodes a map's value into an empty slice, not into nil.
-                return _map(lambda data, walk: one(data, walk) or [])
             return _map(one)
         return one
 
@@ -208,6 +205,7 @@ def _parser(schema: Schema, message: str) -> Callable[[bytes], dict[int, Any]]:
     def fields(data: bytes) -> dict[int, Any]:
         try:
             parsed = parse(data)
+            present = parsed.ListFields()
         except (DecodeError, UnicodeDecodeError) as fault:
             raise Malformed("truncated, or no protobuf message of this type") from fault
         unknowns = UnknownFieldSet(parsed)
@@ -216,7 +214,7 @@ def _parser(schema: Schema, message: str) -> Callable[[bytes], dict[int, Any]]:
             number = unknowns[index].field_number
             if number in names:
                 raise Malformed(f"field {number} ({names[number]}) has the wrong wire type")
-        return {field.number: value for field, value in parsed.ListFields()}
+        return {field.number: value for field, value in present}
 
     return fields
 
@@ -229,12 +227,11 @@ def _null(_: Walk) -> None:
     return None
 
 
-def _omit_null(write: Write) -> Write:
-    """What else would be null is left out: omitzero on a time, omitempty on a list type."""
+def _omit_empty(write: Write) -> Write:
+    """What is empty once written is left out: a time under omitzero, a list type under omitempty."""
 
     def written(value: Any, walk: Walk) -> Any:
-        result = write(value, walk)
-        return _OMITTED if result is None else result
+        return write(value, walk) or _OMITTED
 
     return written
 
