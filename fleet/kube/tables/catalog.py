@@ -28,7 +28,7 @@ from fleet.kube.tables.rows import Cells, Printer, instant
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_BUILT_IN: Final[Mapping[tuple[str, str], Printer]] = {
+BUILT_IN: Final[Mapping[tuple[str, str], Printer]] = {
     key: printer
     for module in (
         access,
@@ -72,7 +72,7 @@ def printer_for(
         return workloads.SCALE if crd_columns is None else custom_printer(_SCALE_COLUMNS)
     if crd_columns is not None:
         return custom_printer(crd_columns)
-    return _BUILT_IN.get((group, plural), DEFAULT)
+    return BUILT_IN.get((group, plural), DEFAULT)
 
 
 _SCALE_COLUMNS: Final = (

@@ -236,6 +236,21 @@ def _storage_version_migration(obj: Object) -> Cells:
     return text(metadata, "name"), f"{plural}.{group}" if group else plural, status
 
 
+def _api_service(obj: Object) -> Cells:
+    metadata, spec = mapping(obj, "metadata"), mapping(obj, "spec")
+    service = "Local"
+    if isinstance(spec.get("service"), dict):
+        reference = mapping(spec, "service")
+        service = f"{text(reference, 'namespace')}/{text(reference, 'name')}"
+    status = "Unknown"
+    available = condition(mapping(obj, "status"), "Available")
+    if available is not None:
+        status, reason = text(available, "status"), text(available, "reason")
+        if status != "True" and reason:
+            status += f" ({reason})"
+    return text(metadata, "name"), service, status, since(metadata, "creationTimestamp")
+
+
 PRINTERS: Final = {
     ("", "nodes"): Printer(
         columns=(
@@ -338,5 +353,14 @@ PRINTERS: Final = {
             column("Status", "Status of the migration"),
         ),
         render=_storage_version_migration,
+    ),
+    ("apiregistration.k8s.io", "apiservices"): Printer(
+        columns=(
+            NAME,
+            column("Service", "The reference to the service that hosts this API endpoint."),
+            column("Available", "Whether this service is available."),
+            AGE,
+        ),
+        render=_api_service,
     ),
 }

@@ -6,7 +6,6 @@ result, made to fit the column's type, or null.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -97,13 +96,14 @@ def _string(value: Any) -> Cell:
 
 
 def _integer(value: Any) -> Cell:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if type(value) not in (int, float):
         return None
-    return int(value) if math.isfinite(value) and abs(value) < 2**63 else None
+    # What Go makes of a float that does not fit, on amd64.
+    return int(value) if abs(value) < 2**63 else -(2**63)
 
 
 def _number(value: Any) -> Cell:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if type(value) not in (int, float):
         return None
     return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(value)
 

@@ -20,6 +20,10 @@ class JSONPathError(ValueError):
     """The expression cannot be parsed, or cannot be applied to this object."""
 
 
+class Constant(int):
+    """An integer that the path made, not the object: columns of numbers do not take it."""
+
+
 Step = Callable[[Values], Values]
 
 _TERMINATORS = frozenset(" \t\r\n.,[]$@{}")
@@ -80,13 +84,22 @@ def _text(constant: str) -> Step:
     return step
 
 
+def _keyword(word: str) -> Step:
+    """`range`, `end` or an unknown word: it parses, but never has a value without a template."""
+
+    def step(_: Values) -> Values:
+        raise JSONPathError(f"unrecognized identifier {word}")
+
+    return step
+
+
 def _children(value: Any) -> Values:
     if isinstance(value, dict):
         return list(value.values())
     if isinstance(value, list):
         return value
     # Go ranges over the bytes of a string.
-    return list(value.encode()) if isinstance(value, str) else []
+    return [Constant(byte) for byte in value.encode()] if isinstance(value, str) else []
 
 
 def _wildcard(values: Values) -> Values:
@@ -142,9 +155,10 @@ def _union(branches: list[tuple[Step, ...]]) -> Step:
 
 
 def _kind(value: Any) -> type:
-    if type(value) not in (bool, int, float, str):
-        raise JSONPathError("invalid type for comparison")
-    return type(value)
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind
+    raise JSONPathError("invalid type for comparison")
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -238,6 +252,9 @@ class _Parser:
         char = text[at]
         if char in " @$":
             self.position += 1
+        elif char == "}":
+            # What follows is text of the template, which is no part of the first result.
+            self.position = len(text)
         elif char == "[":
             self._array()
         elif char in "\"'":
@@ -278,7 +295,7 @@ class _Parser:
         word = match[0] if match else ""
         self.position += len(word)
         try:
-            self.steps.append(_constant(float(word) if "." in word else int(word)))
+            self.steps.append(_constant(float(word) if "." in word else Constant(word)))
         except ValueError as error:
             raise JSONPathError(f"cannot parse number {word}") from error
 
@@ -287,9 +304,8 @@ class _Parser:
         while self.position < len(self.text) and self.text[self.position] not in _TERMINATORS:
             self.position += 1
         word = self.text[start : self.position]
-        if word not in ("true", "false"):
-            raise JSONPathError(f"unrecognized identifier {word}")
-        self.steps.append(_constant(word == "true"))
+        known = word in ("true", "false")
+        self.steps.append(_constant(word == "true") if known else _keyword(word))
 
     def _quote(self, quote: str) -> None:
         end = self.position + 1
