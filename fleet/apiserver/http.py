@@ -213,6 +213,7 @@ class Server:
             exchange.path, exchange.query = path, query
             peer = peer_of(raw, path=path, headers=headers)
             user = exchange.user = await self._options.authenticator.authenticate(peer)
+            headers.pop("authorization", None)  # it was for this server and goes no further
             body = await read_body(raw, headers, self._options.limits)
             request = Request(
                 # HEAD is a GET whose body is not sent; no handler needs to know it
