@@ -12,6 +12,7 @@ exactly or refused. Next step: `fleet.view.intake` projects what members tell;
 
 from __future__ import annotations
 
+from fleet.view.projection.parts import ObjectKey, Part, PartProjector
 from fleet.view.projection.projector import Projector
 
-__all__ = ["Projector"]
+__all__ = ["ObjectKey", "Part", "PartProjector", "Projector"]

@@ -38,29 +38,45 @@ class PatchTarget:
     current: Mapping[str, Any] | None
 
 
+def read(content_type: str, body: bytes) -> Any:
+    """The patch document. Raises BadRequest for what does not parse, UnsupportedMediaType."""
+    match _media_type(content_type):
+        case "application/json-patch+json" | "application/merge-patch+json":
+            return _json(body)
+        case "application/strategic-merge-patch+json":
+            return _json(body)
+        case "application/apply-patch+yaml":
+            return _yaml(body)
+    raise UnsupportedMediaType.of(ACCEPTED)
+
+
 def unproject(
     projector: Projector, content_type: str, body: bytes, *, target: PatchTarget
 ) -> bytes:
     """The body that does to the member's object what `body` does to the projected one."""
-    match content_type.partition(";")[0].strip().lower():
-        case "application/json-patch+json":
-            document = _json(body)
-            if not isinstance(document, list):
-                return body
-            return orjson.dumps(operations.unproject(projector, document, target=target))
-        case "application/merge-patch+json":
-            return _merge(projector, body, target=target, strategic=False)
-        case "application/strategic-merge-patch+json":
-            return _merge(projector, body, target=target, strategic=True)
-        case "application/apply-patch+yaml":
-            return _apply(projector, body, target=target)
-    raise UnsupportedMediaType.of(ACCEPTED)
+    document = read(content_type, body)
+    match _media_type(content_type), document:
+        case "application/json-patch+json", list():
+            document = operations.unproject(projector, document, target=target)
+        case "application/apply-patch+yaml", dict():
+            projector.unproject(
+                document,
+                namespace=target.namespace,
+                name=target.name,
+                revision_of=target.revision_of,
+            )
+        case "application/merge-patch+json" | "application/strategic-merge-patch+json", dict():
+            strategic = _media_type(content_type) == STRATEGIC_MERGE_PATCH
+            _merge(projector, document, target=target, strategic=strategic)
+        case _:
+            return body
+    # YAML numbers with a fraction come as a float that knows its text.
+    return orjson.dumps(document, default=float)
 
 
-def _merge(projector: Projector, body: bytes, *, target: PatchTarget, strategic: bool) -> bytes:
-    patch = _json(body)
-    if not isinstance(patch, dict):
-        return body
+def _merge(
+    projector: Projector, patch: dict[str, Any], *, target: PatchTarget, strategic: bool
+) -> None:
     stripper = Stripper(projector.member, merges=True, strategic=strategic)
     if isinstance(metadata := patch.get(METADATA), dict):
         projector.metadata_back(
@@ -72,24 +88,22 @@ def _merge(projector: Projector, body: bytes, *, target: PatchTarget, strategic:
         )
     stripper.strip(projector.tree, patch)
     projector.refuse(stripper.causes, name=target.name)
-    return orjson.dumps(patch)
 
 
-def _apply(projector: Projector, body: bytes, *, target: PatchTarget) -> bytes:
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _yaml(body: bytes) -> Any:
     try:
-        applied = orjson.loads(body)
+        return orjson.loads(body)
     except orjson.JSONDecodeError:
-        try:
-            applied, _ = parse_yaml(body)
-        except Unreadable as error:
-            raise BadRequest(f"error decoding YAML: {error}") from None
-    if not isinstance(applied, dict):
-        return body
-    projector.unproject(
-        applied, namespace=target.namespace, name=target.name, revision_of=target.revision_of
-    )
-    # YAML numbers with a fraction come as a float that knows its text.
-    return orjson.dumps(applied, default=float)
+        pass
+    try:
+        document, _ = parse_yaml(body)
+    except Unreadable as error:
+        raise BadRequest(f"error decoding YAML: {error}") from None
+    return document
 
 
 def _json(body: bytes) -> Any:

@@ -121,12 +121,12 @@ def name_forward(reference: dict[str, Any], typed: Typed, suffix: str) -> None:
     if not isinstance(name, str) or not name:
         return
     uid = reference.get("uid") if typed.uid else None
-    if isinstance(uid, str) and _says_name(uid, name, suffix):
+    if isinstance(uid, str) and says_name(uid, name, suffix):
         reference["uid"] = uid + suffix
     reference["name"] = name + suffix
 
 
-def _says_name(uid: str, name: str, suffix: str) -> bool:
+def says_name(uid: str, name: str, suffix: str) -> bool:
     """Whether a UID is the name, or the name with suffixes: those that gain or lose one."""
     rest = uid.removeprefix(name)
     return uid.startswith(name) and rest == suffix * (len(rest) // len(suffix))
@@ -195,7 +195,7 @@ class Stripper:
             return
         reference["name"] = self.text(projected, to=str(reference[typed.kind]), path=f"{path}.name")
         uid = reference.get("uid") if typed.uid else None
-        if isinstance(uid, str) and _says_name(uid, projected, self.suffix):
+        if isinstance(uid, str) and says_name(uid, projected, self.suffix):
             reference["uid"] = uid.removesuffix(self.suffix)
 
     @staticmethod
