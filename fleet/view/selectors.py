@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fleet.errors import BadRequest
+from fleet.kube import fields
 from fleet.kube.selectors import FieldSelector, LabelSelector
 from fleet.view.naming import CLUSTER_LABEL
 from fleet.view.projection.tree import says_name
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
     from fleet.kube.resources import Resource
     from fleet.kube.selectors import FieldRequirement
+
+
+# What no object meets: each has a name, and a label is there or not.
+_NO_FIELDS = "metadata.name="
+_NO_LABELS = f"{CLUSTER_LABEL},!{CLUSTER_LABEL}"
 
 
 def split_members(
@@ -55,12 +62,40 @@ class MemberSelector:
     exact: bool = True
 
 
-def unproject_field_selector(
+def unproject_label_selector(text: str, member: str) -> str:
+    """A `labelSelector` for requests that go on to `member`.
+
+    Raises BadRequest for one that does not follow the grammar.
+    """
+    owners, rest = split_members(LabelSelector.parse(text), [member])
+    return str(rest) if owners else _NO_LABELS
+
+
+def unproject_field_selector(text: str, resource: Resource, member: str) -> str:
+    """A `fieldSelector` for requests that go on to `member` and must select neither more nor less.
+
+    Raises BadRequest for one that does not follow the grammar, names no field of the resource, or
+    cannot be said exactly in the member's words.
+    """
+    translated = for_member(
+        fields.check(resource, FieldSelector.parse(text)), resource=resource, member=member
+    )
+    if translated is None:
+        return _NO_FIELDS
+    if not translated.exact:
+        raise BadRequest(
+            f'field selector "{text}" reads differently in member {member} from object to object: '
+            "say kind and apiVersion of what is referred to as well"
+        )
+    return str(translated.selector)
+
+
+def for_member(
     selector: FieldSelector, *, resource: Resource, member: str
 ) -> MemberSelector | None:
     """The selector as the member has to be asked, None when nothing of it can be selected.
 
-    `selector` names fields that `fleet.kube.fields.check` has accepted.
+    `selector` has passed `fleet.kube.fields.check`.
     """
     plain = {"metadata.namespace" if resource.namespaced else "metadata.name"}
     readings: dict[str, _Reading] = {}
