@@ -8,31 +8,43 @@ build is the same bytes everywhere. Two processes that want the same program bui
 from __future__ import annotations
 
 import asyncio
-import fcntl
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.errors import TestbedError
+from fleet.testbed.locking import locked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
 KUBERNETES = "1.36.3"
 KUBERNETES_OLD = "1.32.13"
 ETCD = "3.6.16"
-KWOK = "0.7.0"
+KWOK = "0.7.0-fleet.1"
 
 BUILDS = Path(__file__).parent / "builds"
 _GO_HINT = "install Go 1.26 or newer (go.dev/dl), or point KUBEBUILDER_ASSETS at a folder with it"
-_LOCK_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A fault mended while building: in `file` of the Go module `source`, `old` becomes `new`.
+
+    One patch per module.
+    """
+
+    source: str
+    file: str
+    old: str
+    new: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,7 @@ class Program:
     minutes: int
     ldflags: str = "-s -w"
     version_args: tuple[str, ...] = ("--version",)
+    patches: tuple[Patch, ...] = ()
 
     @property
     def label(self) -> str:
@@ -70,6 +83,15 @@ def _kubernetes(name: str, version: str, module: str, minutes: int) -> Program:
     )
 
 
+# kwok leaves the input of an exec open when the client's has ended, so `kubectl cp` into a pod and
+# `kubectl exec -i -- cat` never come back. A kwok without this patch states another version.
+_CLOSE_STDIN = Patch(
+    source="sigs.k8s.io/kwok",
+    file="pkg/utils/exec/exec.go",
+    old="_, _ = io.Copy(inPipe, opt.In)\n",
+    new="_, _ = io.Copy(inPipe, opt.In)\n_ = inPipe.Close()\n",
+)
+
 PROGRAMS = (
     Program("etcd", ETCD, "etcd", "go.etcd.io/etcd/server/v3", minutes=1),
     _kubernetes("kube-apiserver", KUBERNETES, "kube", minutes=4),
@@ -77,7 +99,15 @@ PROGRAMS = (
     _kubernetes("kube-scheduler", KUBERNETES, "kube", minutes=1),
     _kubernetes("kubectl", KUBERNETES, "kube", minutes=1),
     _kubernetes("kubectl", KUBERNETES_OLD, "kubectl", minutes=2),
-    Program("kwok", KWOK, "kwok", "sigs.k8s.io/kwok/cmd/kwok", minutes=3),
+    Program(
+        "kwok",
+        KWOK,
+        "kwok",
+        "sigs.k8s.io/kwok/cmd/kwok",
+        minutes=3,
+        ldflags=f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={KWOK}",
+        patches=(_CLOSE_STDIN,),
+    ),
 )
 
 
@@ -108,8 +138,9 @@ def program(name: str, version: str | None = None) -> Program:
 def find(wanted: Program) -> Path | None:
     """The program where it is already on this machine, else None. Builds nothing."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets and (path := Path(assets) / wanted.name).is_file():
-        if version_of(path, wanted) == wanted.version:
+    if assets:
+        path = Path(assets) / wanted.name
+        if path.is_file() and version_of(path, wanted) == wanted.version:
             return path
     cached = _cached(wanted)
     if cached.is_file():
@@ -151,8 +182,8 @@ async def ensure(
         return found
     tell = progress or _to_stderr
     cached = _cached(wanted)
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    async with _locked(cached.parent / "lock", wanted.label, tell):
+    waiting = f"waiting for another process that builds {wanted.label}"
+    async with locked(cached.parent / "lock", waiting=waiting, tell=tell):
         if not cached.is_file():
             await _build(wanted, cached, tell)
     return cached
@@ -171,53 +202,77 @@ def go() -> str | None:
 
 
 async def _build(wanted: Program, target: Path, tell: Callable[[str], None]) -> None:
+    """Build into a scratch folder beside `target`, then rename: a program is whole or not there."""
     command = go()
     if command is None:
         raise TestbedError(f"{wanted.label} is not on this machine and Go is missing: {_GO_HINT}")
     tell(f"building {wanted.label} (once, about {wanted.minutes} min)")
-    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as scratch:
-        result = Path(scratch) / wanted.name
-        process = await asyncio.create_subprocess_exec(
-            *(command, "build", "-trimpath", "-buildvcs=false", "-mod=readonly"),
+    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as folder:
+        scratch = Path(folder)
+        result = scratch / wanted.name
+        modfile = await _patched(command, wanted, scratch)
+        await _go(
+            command,
+            wanted,
+            *("build", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-modfile={modfile}"),
             *("-ldflags", wanted.ldflags, "-o", str(result), wanted.package),
-            cwd=BUILDS / wanted.module,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
         )
-        try:
-            _, errors = await process.communicate()
-        except asyncio.CancelledError:
-            process.terminate()
-            await process.wait()
-            raise
-        if process.returncode:
-            tail = "\n  ".join(errors.decode(errors="replace").strip().splitlines()[-15:])
-            raise TestbedError(
-                f"building {wanted.label} failed (go exit code {process.returncode}):\n  {tail}\n"
-                "It needs a Go module proxy (GOPROXY) and Go 1.26 or newer; "
-                "run the command again when that is mended."
-            )
         result.replace(target)
 
 
-@asynccontextmanager
-async def _locked(path: Path, label: str, tell: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the file lock `path`. Polled, so that a wait can be cancelled; builds take minutes."""
-    with path.open("w") as file:
-        told = False
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told:
-                    tell(f"waiting for another process that builds {label}")
-                    told = True
-                await asyncio.sleep(_LOCK_POLL_S)
-        yield
+async def _patched(command: str, wanted: Program, scratch: Path) -> Path:
+    """The go.mod to build with: the pinned one, with a mended copy in place of a patched module."""
+    modfile = Path(shutil.copy(BUILDS / wanted.module / "go.mod", scratch))
+    shutil.copy(BUILDS / wanted.module / "go.sum", scratch)
+    for patch in wanted.patches:
+        downloaded = await _go(command, wanted, "mod", "download", "-json", patch.source)
+        _mend(patch, Path(json.loads(downloaded)["Dir"]), scratch, modfile)
+    return modfile
+
+
+def _mend(patch: Patch, original: Path, scratch: Path, modfile: Path) -> None:
+    """Copy the module, change the file, and point `modfile` at the copy.
+
+    A build overlay would need no copy, but Go refuses overlays of its module cache.
+    """
+    mended = scratch / "mended" / patch.source
+    shutil.copytree(original, mended, copy_function=shutil.copyfile)
+    for path in (mended, *mended.rglob("*/")):
+        path.chmod(0o755)  # folders of the module cache are read-only
+    file = mended / patch.file
+    text = file.read_text()
+    if text.count(patch.old) != 1:
+        raise TestbedError(f"the patch of {patch.source} does not fit its {patch.file}")
+    file.write_text(text.replace(patch.old, patch.new))
+    with modfile.open("a") as lines:
+        lines.write(f"\nreplace {patch.source} => {mended}\n")
+
+
+async def _go(command: str, wanted: Program, *arguments: str) -> str:
+    """Run Go in the program's pinned module; its output. It ends when this task is cancelled."""
+    process = await asyncio.create_subprocess_exec(
+        command,
+        *arguments,
+        cwd=BUILDS / wanted.module,
+        env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        output, errors = await process.communicate()
+    except asyncio.CancelledError:
+        process.terminate()
+        await process.wait()
+        raise
+    if process.returncode:
+        tail = "\n  ".join(errors.decode(errors="replace").strip().splitlines()[-15:])
+        raise TestbedError(
+            f"building {wanted.label} failed (go {arguments[0]}, exit code {process.returncode}):\n"
+            f"  {tail}\nIt needs a Go module proxy (GOPROXY) and Go 1.26 or newer; "
+            "run the command again when that is mended."
+        )
+    return output.decode()
 
 
 def _cached(wanted: Program) -> Path:

@@ -131,7 +131,7 @@ class Gatekeeper:
             accept="application/json" if whole else admin.METADATA_LIST,
         )
         assert listed is not None  # these lists exist in every API server
-        self._world.replace(resource, listed["items"])
+        self._world.replace(resource, listed["items"] or ())
         self._changed.set()
         async for event in self._client.watch(
             path,

@@ -96,7 +96,11 @@ class Layout:
         )
 
     def kubeconfig_text(self, credentials: pki.KeyPair, *, user: str) -> str:
-        """A kubeconfig that stands alone: certificates are inside, not named by path."""
+        """A kubeconfig that stands alone: certificates are inside, not named by path.
+
+        Every name in it is the member's own, so that several can be listed in KUBECONFIG.
+        """
+        login = f"{self.name}-{user}"
         return yaml.safe_dump(
             {
                 "apiVersion": "v1",
@@ -113,14 +117,14 @@ class Layout:
                 ],
                 "users": [
                     {
-                        "name": user,
+                        "name": login,
                         "user": {
                             "client-certificate-data": _base64(credentials.certificate),
                             "client-key-data": _base64(credentials.key),
                         },
                     }
                 ],
-                "contexts": [{"name": self.name, "context": {"cluster": self.name, "user": user}}],
+                "contexts": [{"name": self.name, "context": {"cluster": self.name, "user": login}}],
             },
             sort_keys=False,
         )

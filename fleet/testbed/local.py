@@ -51,7 +51,7 @@ class LocalCluster:
     `extra_args` adds flags to a component: `{"kube-apiserver": ["--v=4"]}`. `network` (0..63)
     numbers the member's pod and service addresses; give distinct ones to members that meet.
     With `outlive` the processes go on after this program; otherwise they end with it, even if it
-    is killed.
+    is killed. A start that fails leaves the folder, for its logs.
     """
 
     def __init__(
@@ -162,7 +162,9 @@ class LocalCluster:
         self._layout = layout.load(self._root) or layout.create(
             self.name, root=self._root, network=self._network, components=self._components
         )
-        self._leash = Leash(self.layout.run)
+        before = self.running()
+        if self._leash is None and not before.keys() >= set(self._components):
+            self._leash = Leash(self.layout.run)
         try:
             async with asyncio.timeout(self._timeout_s):
                 async with turn or contextlib.nullcontext():
@@ -174,7 +176,7 @@ class LocalCluster:
                     self._run(component)
                 await self._member_ready()
         except BaseException as error:
-            await self.stop(keep_logs=True)
+            await self._stop_all_but(before)
             if isinstance(error, TimeoutError):
                 raise TestbedError(
                     f"member {self.name} was not ready after {self._timeout_s:.0f} s; "
@@ -182,22 +184,33 @@ class LocalCluster:
                 ) from error
             raise
         if self._outlive:
-            self._leash.release()
-            self._leash = None
+            self._let_go()
 
-    async def stop(self, *, keep_logs: bool = False) -> None:
+    async def stop(self) -> None:
         """End every process of the member; a temporary folder goes as well."""
-        if self._layout is None:
+        if self._root is None:
             return
-        running = processes.recorded(self.layout.run)
-        await processes.stop(running.values(), grace_s=0)
-        processes.forget(self.layout.run, running)
+        self._layout = self._layout or layout.load(self._root)
+        if self._layout is not None:
+            await self._stop_all_but({})
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary)
+            self._root = self._layout = self._temporary = None
+
+    async def _stop_all_but(self, kept: Mapping[str, processes.Process]) -> None:
+        ending = {
+            name: process
+            for name, process in processes.recorded(self.layout.run).items()
+            if process != kept.get(name)
+        }
+        await processes.stop(ending.values(), grace_s=0)
+        processes.forget(self.layout.run, ending)
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._leash is not None:
             self._leash.release()
             self._leash = None
-        if self._temporary is not None and not keep_logs:
-            shutil.rmtree(self._temporary)
-            self._root = self._layout = self._temporary = None
 
     # Faults.
 

@@ -1,0 +1,36 @@
+"""A lock between processes on this machine, held while one of them builds or changes members."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+_POLL_S = 0.5
+
+
+@asynccontextmanager
+async def locked(path: Path, *, waiting: str, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Hold the lock file `path`; `waiting` is told once if another process holds it.
+
+    Polled, so that a wait can be cancelled: the other process may be at it for minutes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = await asyncio.to_thread(path.open, "w")
+    with file:
+        told = False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not told:
+                    tell(waiting)
+                    told = True
+                await asyncio.sleep(_POLL_S)
+        yield
