@@ -6,21 +6,19 @@ Table, and there only when an object is first shown: the row template is kept on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from fleet.kube.tables.columns import column_definitions
+from fleet.kube.tables import column_definitions, row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fleet.kube.resources import Resource
     from fleet.kube.revision import Revision
-    from fleet.kube.tables.rows import Printer
+    from fleet.kube.tables import Include, Printer, TableVersion
     from fleet.store.entry import Entry
-
-Include = Literal["None", "Metadata", "Object"]
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -125,55 +123,61 @@ class TableRendering:
         *,
         now: Callable[[], float],
         include: Include = "Metadata",
-        version: str = "v1",
+        version: TableVersion = "v1",
         cluster_of: Callable[[Entry], str] = lambda entry: entry.member,
     ) -> None:
         self._printer = printer
+        self._columns = column_definitions(printer.columns)
         self._now = now
         self._now_s = now()
-        self._include = include
+        self._include: Include = include
+        self._version: TableVersion = version
         self._cluster_of = cluster_of
-        self._kind = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":' % (
-            version.encode()
-        )
-        self._partial = (
-            b'"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":'
-            % (version.encode(),)
-        )
         self._columns_sent = False
 
     def head(self, metadata: bytes) -> bytes:
-        columns = column_definitions(self._printer.columns)
-        return b'%b%b,"columnDefinitions":%b,"rows":[' % (self._kind, metadata, columns)
+        return self._start(metadata, self._columns)
 
     def item(self, entry: Entry) -> bytes:
         row = entry.row
         if row is None or entry.row_printer is not self._printer:
             row = entry.row = self._printer.row(entry.parse(), cluster=self._cluster_of(entry))
             entry.row_printer = self._printer
-        start = b'{"cells":' + row.cells(self._now_s) + row.conditions + b","
-        if self._include == "Metadata":
-            return start + self._partial + entry.raw[entry.meta_start : entry.meta_end] + b"}}"
-        if self._include == "Object":
-            return start + b'"object":' + entry.raw + b"}"
-        return start + b'"object":null}'
+        return row_bytes(
+            row.cells(self._now_s),
+            include=self._include,
+            metadata=entry.raw[entry.meta_start : entry.meta_end],
+            raw=entry.raw,
+            conditions=row.conditions,
+            version=self._version,
+        )
 
     def single(self, entry: Entry) -> bytes:
         self._now_s = self._now()
-        revision = orjson.dumps(str(entry.revision))
-        return self._table(b'{"resourceVersion":%b}' % revision, self.item(entry))
+        return self._table(entry.revision, self.item(entry))
 
     def bookmark(self, revision: Revision, *, initial_end: bool) -> bytes:
-        metadata = _bookmark_metadata(revision, initial_end=initial_end)
-        obj = self._partial + metadata + b"}"
-        cells = orjson.dumps(["" for _ in self._printer.columns])
-        row = b'{"cells":' + cells + b"," + obj + b"}"
-        return self._table(b'{"resourceVersion":"%d"}' % revision, row)
+        row = row_bytes(
+            orjson.dumps(["" for _ in self._printer.columns]),
+            include="Metadata",
+            metadata=_bookmark_metadata(revision, initial_end=initial_end),
+            raw=b"",
+            version=self._version,
+        )
+        return self._table(revision, row)
 
-    def _table(self, metadata: bytes, row: bytes) -> bytes:
-        columns = b"null" if self._columns_sent else column_definitions(self._printer.columns)
+    def _table(self, revision: Revision, row: bytes) -> bytes:
+        columns = b"null" if self._columns_sent else self._columns
         self._columns_sent = True
-        return b'%b%b,"columnDefinitions":%b,"rows":[%b]}' % (self._kind, metadata, columns, row)
+        return self._start(b'{"resourceVersion":"%d"}' % revision, columns) + row + self.tail
+
+    def _start(self, metadata: bytes, columns: bytes) -> bytes:
+        return b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,%b:%b,"rows":[' % (
+            self._version.encode(),
+            metadata,
+            b'"columnDefinitions"',
+            columns,
+        )
 
 
 def _bookmark(kind: str, api_version: str, revision: Revision, *, initial_end: bool) -> bytes:

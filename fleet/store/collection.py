@@ -18,7 +18,7 @@ from fleet.kube.revision import Revision, epoch_of
 from fleet.store.index import Index, Key, Run, between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from fleet.kube.resources import Resource
     from fleet.store.entry import Entry
@@ -92,6 +92,7 @@ class Collection:
         self._floor = sequencer.current  # the ring holds every change after this revision
         self._superseded_bytes = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self._followers: list[Callable[[Event], None]] = []
 
     def __len__(self) -> int:
         return len(self._index)
@@ -126,6 +127,11 @@ class Collection:
             raise ValueError("only an empty collection can be loaded")
         self._index = Index(entries)
         self.live_bytes = sum(len(e.raw) for e in self._index.entries())
+
+    def follow(self, follower: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `follower` with each change as it is applied; returns what ends that."""
+        self._followers.append(follower)
+        return lambda: self._followers.remove(follower)
 
     # -- reading
 
@@ -207,6 +213,8 @@ class Collection:
         if event.previous is not None:
             self._superseded_bytes += len(event.previous.raw)
         self._trim()
+        for follower in tuple(self._followers):
+            follower(event)
         self.wake()
 
     def _trim(self) -> None:

@@ -6,7 +6,7 @@ begin `system:` only `system:authenticated` crosses – `system:masters` or a Se
 same name would be the member's own. The gateway's administrator, known by a certificate of the
 fleet's own authority, is `fleet:admin` in `fleet:admins`, which joining binds to cluster-admin.
 
-Next step: the transport turns the `UserInfo` of a request to a member into Impersonate headers.
+Next step: requests to a member carry `headers` of the crossed caller.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ def crossed(user: UserInfo) -> UserInfo:
         uid="",
         extra={},
     )
+
+
+def headers(user: UserInfo) -> dict[str, str]:
+    """Impersonate headers for a request on behalf of `user`; groups, one a line (see
+    `adapters.kubernetes.headers`)."""
+    there = crossed(user)
+    return {"impersonate-user": there.name, "impersonate-group": "\n".join(there.groups)}
 
 
 def _prefixed(name: str) -> str:

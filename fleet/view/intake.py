@@ -10,28 +10,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cachetools import TTLCache
+
 from fleet.kube.fields import extract
 from fleet.store.entry import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from fleet.kube.revision import Revision
     from fleet.store.collection import Collection
     from fleet.view.projection import Projector
 
+ECHO_S = 30.0  # how long events of a removed object may still be on their way
 PORTION = 64  # objects taken in between two turns of the event loop
 
 
 class Intake:
     """The `fleet.members.sink.Sink` of one (member, resource)."""
 
-    def __init__(self, projector: Projector, collection: Collection) -> None:
+    def __init__(
+        self, projector: Projector, collection: Collection, *, clock: Callable[[], float]
+    ) -> None:
         self._projector = projector
         self._collection = collection
         self._sequencer = collection.sequencer
-        # Objects removed through the gateway whose DELETED event has not come yet, by key: uid.
-        self._removed: dict[tuple[str, str], str] = {}
+        # Objects removed through the gateway whose DELETED event has not come yet: the uid.
+        self._removed: TTLCache[tuple[str, str], str] = TTLCache(
+            maxsize=4096, ttl=ECHO_S, timer=clock
+        )
         self.revision = 0  # everything of the member up to here is in
 
     @property
@@ -39,18 +46,28 @@ class Intake:
         return self._projector.member
 
     def replace(self, objects: Iterable[dict[str, Any]], revision: int) -> Iterator[None]:
-        """The member's whole list; yields between portions of work."""
+        """The member's whole list; yields between portions of work.
+
+        What was written through the gateway after the list was made stays as it is; a list from
+        before what was known already means the member was put back, and counts in full.
+        """
+        put_back = revision < self.revision
         seen: set[tuple[str, str]] = set()
         for number, obj in enumerate(objects):
             key = self._projector.key(obj)
             seen.add(key)
             self._removed.pop(key, None)
             present = self._mine(key)
-            if present is None or present.member_revision != _revision_of(obj):
+            listed = _revision_of(obj)
+            if (
+                present is None
+                or present.member_revision < listed
+                or (put_back and present.member_revision != listed)
+            ):
                 self._sequencer.submit(_Put(self, obj))
             if number % PORTION == PORTION - 1:
                 yield
-        self._forget_all_but(seen)
+        self._forget_all_but(seen, upto=None if put_back else revision)
         self.revision = revision
 
     def upsert(self, obj: dict[str, Any]) -> None:
@@ -88,6 +105,10 @@ class Intake:
         if present is None or present.member_revision < revision:
             self._sequencer.submit(_Put(self, obj))
 
+    def present(self, obj: dict[str, Any]) -> Entry | None:
+        """The entry of a member's object, given as the member has it."""
+        return self._mine(self._projector.key(obj))
+
     def gone(self, namespace: str, name: str, *, uid: str) -> None:
         """The member confirmed that the object with this projected key is removed."""
         present = self._mine((namespace, name))
@@ -102,7 +123,7 @@ class Intake:
     def forget(self) -> None:
         """The member left: everything of it is deleted from the merged collection."""
         self._removed.clear()
-        self._forget_all_but(set())
+        self._forget_all_but(set(), upto=None)
 
     # -- the collection's side
 
@@ -110,12 +131,15 @@ class Intake:
         entry = self._collection.get(*key)
         return entry if entry is not None and entry.member == self.member else None
 
-    def _forget_all_but(self, kept: set[tuple[str, str]]) -> None:
+    def _forget_all_but(self, kept: set[tuple[str, str]], *, upto: int | None) -> None:
+        """Delete the member's objects not in `kept` and, with `upto`, not changed after it."""
         member = self.member
         gone = [
             entry.key
             for entry in self._collection.snapshot().entries()
-            if entry.member == member and entry.key not in kept
+            if entry.member == member
+            and entry.key not in kept
+            and (upto is None or entry.member_revision <= upto)
         ]
         for key in gone:
             self._sequencer.submit(_Remove(self, key, None))

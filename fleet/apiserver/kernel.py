@@ -1,0 +1,238 @@
+"""A Kubernetes API over one object store, as a `Handler`.
+
+The gateway serves the fleet's own objects with it; embedded members and virtual nodes serve a
+whole cluster. It has no authentication (whoever calls `handle` has settled the user) and runs no
+controllers: those follow the store beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+
+from fleet.apiserver import bodies, reading, scales
+from fleet.apiserver.documents import Documents
+from fleet.apiserver.reading import Scope
+from fleet.apiserver.representation import Representations
+from fleet.errors import MethodNotAllowed, NotFound
+from fleet.kube import discovery, paths
+from fleet.kube.options import GetOptions, ListOptions, WatchOptions
+from fleet.kube.patch import apply_patch
+from fleet.kube.schema import schema_for
+from fleet.kube.status import success
+from fleet.kube.wire import Request, Response
+from fleet.store.entry import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from random import Random
+
+    from fleet.apiserver.documents import OpenApi
+    from fleet.apiserver.kinds import Kinds
+    from fleet.apiserver.writing import Writer
+    from fleet.kube.paths import Target
+    from fleet.kube.resources import Resource
+    from fleet.store.collection import Collection
+    from fleet.store.objects import ObjectStore
+
+
+class Special(Protocol):
+    """Answers requests that are not about stored objects: reviews, logs, exec, bindings."""
+
+    async def answer(self, request: Request, target: Target, resource: Resource) -> Response | None:
+        """None leaves the request to the kernel."""
+
+
+class Kernel:
+    """Serves `resources` out of `store`."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        resources: Sequence[Resource],
+        *,
+        kinds: Kinds,
+        writer: Writer,
+        openapi: OpenApi,
+        wall_clock: Callable[[], float],
+        rng: Random,
+        special: Sequence[Special] = (),
+        server_address: str = "127.0.0.1:6443",
+    ) -> None:
+        self._store = store
+        self._rows = {row.gvr: row for row in resources}
+        self._catalogue = discovery.union([discovery.catalogue(resources)])
+        self._writer = writer
+        self._rng = rng
+        self._special = special
+        self._represent = Representations(now=wall_clock, columns_of=kinds.columns)
+        self._documents = Documents(self._gather, openapi, server_address=server_address)
+
+    @property
+    def catalogue(self) -> discovery.Catalogue:
+        """What is served."""
+        return self._catalogue
+
+    async def _gather(self) -> discovery.Catalogue:
+        return self._catalogue
+
+    async def handle(self, request: Request) -> Response:
+        answer = await self._documents.answer(request)
+        if answer is not None:
+            return answer
+        target = paths.parse_target(request.method, request.path, request.query)
+        resource = self._rows.get(target.gvr) if target is not None else None
+        if target is None or resource is None:
+            raise NotFound.path()
+        paths.check(target, resource)
+        for special in self._special:
+            answer = await special.answer(request, target, resource)
+            if answer is not None:
+                return answer
+        if target.subresource == "scale":
+            return await self._scale(request, target, resource)
+        match target.verb:
+            case "list":
+                return self._list(request, target, resource)
+            case "watch":
+                return self._watch(request, target, resource)
+            case "get":
+                return self._get(request, target, resource)
+            case "create" if not target.name:
+                written = await self._writer.create(request, target, resource)
+                return self._shown(request, resource, written.obj, 201, written.warnings)
+            case "update" if target.subresource in ("", "status", "finalize"):
+                written = await self._writer.update(request, target, resource)
+                return self._shown(request, resource, written.obj, 200, written.warnings)
+            case "patch" if target.subresource in ("", "status"):
+                written = await self._writer.patch(request, target, resource)
+                return self._shown(request, resource, written.obj, 200, written.warnings)
+            case "delete":
+                return await self._delete(request, target, resource)
+            case "deletecollection":
+                return await self._delete_collection(request, target, resource)
+        raise MethodNotAllowed.of(
+            group=target.gvr.group, resource=target.gvr.resource, verb=target.verb
+        )
+
+    # -- reads
+
+    def _collection(self, resource: Resource) -> Collection:
+        return self._store.collection(resource)
+
+    def _list(self, request: Request, target: Target, resource: Resource) -> Response:
+        options = ListOptions.parse(request, resource=resource)
+        shown = self._represent.asked(request, listing=True)
+        response = reading.list_response(
+            self._collection(resource),
+            options,
+            self._represent.rendering(shown, resource),
+            scope=_scope(target),
+            path=request.path,
+            gzip="gzip" in request.headers.get("accept-encoding", "") and shown.encoding == "json",
+        )
+        return bodies.encoded(response, shown)
+
+    def _watch(self, request: Request, target: Target, resource: Resource) -> Response:
+        options = WatchOptions.parse(request, resource=resource, name=target.name)
+        shown = self._represent.asked(request, watch=True)
+        return reading.watch_response(
+            self._collection(resource),
+            options,
+            self._represent.rendering(shown, resource),
+            scope=_scope(target),
+            rng=self._rng,
+        )
+
+    def _get(self, request: Request, target: Target, resource: Resource) -> Response:
+        GetOptions.parse(request)
+        shown = self._represent.asked(request, listing=False)
+        gvr = target.gvr
+        response = reading.get_response(
+            self._collection(resource).get(target.namespace, target.name),
+            self._represent.rendering(shown, resource),
+            missing=NotFound.of(group=gvr.group, resource=gvr.resource, name=target.name),
+        )
+        return bodies.encoded(response, shown)
+
+    # -- writes that answer something of their own
+
+    async def _delete(self, request: Request, target: Target, resource: Resource) -> Response:
+        entry = self._collection(resource).get(target.namespace, target.name)
+        written = await self._writer.delete(request, target, resource)
+        if written is not None:
+            return self._shown(request, resource, written.obj, 200, written.warnings)
+        gvr = resource.gvr
+        uid = entry.uid if entry is not None else ""
+        return bodies.json_response(
+            200, success(group=gvr.group, kind=gvr.resource, name=target.name, uid=uid)
+        )
+
+    async def _delete_collection(
+        self, request: Request, target: Target, resource: Resource
+    ) -> Response:
+        options = ListOptions.parse(request, resource=resource)
+        collection = self._collection(resource)
+        snapshot = _scope(target).snapshot(collection.snapshot())
+        test = _scope(target).predicate(resource, options.label, options.field)
+        chosen = [entry for entry in snapshot.entries() if test is None or test(entry)]
+        removed = await self._writer.delete_collection(request, resource, chosen)
+        return bodies.json_response(
+            200,
+            {
+                "kind": resource.list_kind,
+                "apiVersion": resource.api_version,
+                "metadata": {"resourceVersion": str(self._store.sequencer.current)},
+                "items": removed,
+            },
+        )
+
+    async def _scale(self, request: Request, target: Target, resource: Resource) -> Response:
+        gvr = target.gvr
+        entry = self._collection(resource).get(target.namespace, target.name)
+        if entry is None:
+            raise NotFound.of(group=gvr.group, resource=gvr.resource, name=target.name)
+        current = entry.parse()
+        if target.verb == "get":
+            return bodies.json_response(200, scales.scale_of(current))
+        if target.verb == "patch":
+            scale = apply_patch(
+                request.headers.get("content-type", ""),
+                scales.scale_of(current),
+                request.body,
+                schema=schema_for("autoscaling", "v1", "Scale"),
+            )
+        else:
+            scale = bodies.object_of(request, default=("autoscaling/v1", "Scale"))
+        body = orjson.dumps(scales.scaled(current, scale))
+        update = Request(
+            "PUT",
+            paths.path_of(gvr, namespace=target.namespace, name=target.name),
+            request.query,
+            headers={"content-type": "application/json"},
+            body=body,
+            user=request.user,
+        )
+        whole = paths.parse_target(update.method, update.path)
+        assert whole is not None
+        written = await self._writer.update(update, whole, resource)
+        return bodies.json_response(200, scales.scale_of(written.obj))
+
+    def _shown(
+        self,
+        request: Request,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        status: int,
+        warnings: tuple[str, ...],
+    ) -> Response:
+        shown = self._represent.asked(request, listing=False)
+        rendering = self._represent.rendering(shown, resource)
+        entry = Entry(obj, revision=self._store.sequencer.current)
+        response = Response(status, bodies.JSON_HEADERS, rendering.single(entry), warnings)
+        return bodies.encoded(response, shown)
+
+
+def _scope(target: Target) -> Scope:
+    return Scope((target.namespace,)) if target.namespace else Scope()

@@ -1,0 +1,72 @@
+"""What a kernel serves: its resources, and what is known of each kind beyond the built-in tables.
+
+Built-in kinds have schemas, defaults and validation in `fleet.kube`. A custom kind brings its
+schema, its printer columns and whether it has a status subresource; it comes from a typed model
+(`policies`) or from a CRD object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fleet.kube.schema import schema_for
+from fleet.kube.schema.documents import structural_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fleet.kube.resources import GroupVersionResource, Resource
+    from fleet.kube.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class CustomKind:
+    """A kind that Kubernetes does not have of its own.
+
+    `validate` checks what a schema cannot say; it raises Invalid. `defaults` fills in an object
+    before that, in place.
+    """
+
+    resource: Resource
+    openapi: Mapping[str, Any]
+    columns: Sequence[Mapping[str, Any]] = ()
+    status: bool = True
+    rules: Rules | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return structural_schema(self.openapi)
+
+
+class Rules(Protocol):
+    """Defaults and validation of a custom kind."""
+
+    def default(self, obj: dict[str, Any]) -> None:
+        """Fill in what was left out, in place."""
+
+    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+        """Raises Invalid naming each wrong field; `old` is None for a create."""
+
+
+class Kinds:
+    """The custom kinds of a kernel, by resource."""
+
+    def __init__(self, custom: Sequence[CustomKind] = ()) -> None:
+        self._custom = {kind.resource.gvr: kind for kind in custom}
+        self._schemas = {kind.resource.gvr: kind.schema for kind in custom}
+
+    def custom(self, gvr: GroupVersionResource) -> CustomKind | None:
+        return self._custom.get(gvr)
+
+    def schema(self, resource: Resource) -> Schema | None:
+        """The schema of a resource's objects; None when nothing is known of them."""
+        found = self._schemas.get(resource.gvr)
+        if found is not None:
+            return found
+        return schema_for(resource.gvr.group, resource.gvr.version, resource.kind)
+
+    def columns(self, gvr: GroupVersionResource) -> Sequence[Mapping[str, Any]] | None:
+        """Printer columns of a custom kind; None for a built-in one."""
+        kind = self._custom.get(gvr)
+        return None if kind is None else kind.columns

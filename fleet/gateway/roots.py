@@ -1,0 +1,221 @@
+"""The three roots: what a path below each means and who answers it.
+
+`/` is the merged view: a namespace or cluster-scoped name that ends in a member's name is that
+member's, anything else the fleet's own. `/clusters/NAME/` is a member as it is. `/fleet/` is the
+fleet's own store alone. Each root is a `Handler`; `edge` has authenticated the caller and cut the
+root's prefix off the path.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fleet.apiserver import bodies
+from fleet.apiserver.reading import Scope
+from fleet.errors import BadRequest, MethodNotAllowed, NotFound, TransportError, Unavailable
+from fleet.kube import paths
+from fleet.kube.wire import Request, Response
+from fleet.view import crossing, naming
+from fleet.view.forward import Call
+from fleet.view.reads import Read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleet.apiserver.documents import Documents
+    from fleet.kube.paths import Target
+    from fleet.kube.resources import Resource
+    from fleet.kube.wire import Handler
+    from fleet.view.forward import Forwarder
+    from fleet.view.reads import Reads
+    from fleet.view.world import MemberPort, World
+
+_STREAMED = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+# Reviews are asked of whoever decides about the namespace they name.
+_REVIEWS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+
+
+class MergedRoot:
+    """`/`: one API over all members and the fleet's own objects."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        documents: Documents,
+        reads: Reads,
+        forwarder: Forwarder,
+        own: Handler,
+    ) -> None:
+        """`own` answers everything about the fleet's own objects."""
+        self._world = world
+        self._documents = documents
+        self._reads = reads
+        self._forwarder = forwarder
+        self._own = own
+
+    async def handle(self, request: Request) -> Response:
+        answer = await self._documents.answer(request)
+        if answer is not None:
+            return answer
+        target = paths.parse_target(request.method, request.path, request.query)
+        resource = self._world.resource(target.gvr) if target is not None else None
+        if target is None or resource is None:
+            raise NotFound.path()
+        paths.check(target, resource)
+        if target.gvr.group in _REVIEWS:
+            return await self._review(request, target, resource)
+        if target.verb in ("list", "watch") and not target.subresource:
+            return await self._collection(request, target, resource)
+        if target.namespace and naming.union_of(target.namespace):
+            raise MethodNotAllowed(
+                f'"{target.namespace}" is a union of namespaces and read-only: name one of them, '
+                f"{target.namespace[:-2]} or {target.namespace[:-1]}MEMBER"
+            )
+        call = self._call(request, target, resource)
+        if call is None:
+            return await self._fleet(request, target, resource)
+        return await self._member(call)
+
+    # -- whose it is
+
+    def _call(self, request: Request, target: Target, resource: Resource) -> Call | None:
+        """The call to the member that owns what the target names; None for the fleet's own."""
+        members = self._world.members
+        if resource.namespaced:
+            namespace, member = naming.split_namespace(target.namespace, members)
+            name = target.name
+        else:
+            named = target.name
+            if target.verb == "create" and not target.name:
+                named = self._name_in(request, resource)
+            name, member = naming.split_name(named, members)
+            namespace = ""
+            if not target.name:
+                name = ""
+        if member is None:
+            return None
+        return Call(request, target, resource, members[member], namespace, name)
+
+    @staticmethod
+    def _name_in(request: Request, resource: Resource) -> str:
+        """The name in the body of a create, which alone says whose object it will be."""
+        obj = _object_of(request, resource)
+        metadata = obj.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        return name if isinstance(name, str) else ""
+
+    # -- reading
+
+    async def _collection(self, request: Request, target: Target, resource: Resource) -> Response:
+        scope, members = self._scope(target, resource)
+        read = Read(request, target, resource, scope, members)
+        if target.verb == "watch":
+            return await self._reads.watch_objects(read)
+        return await self._reads.list_objects(read)
+
+    def _scope(self, target: Target, resource: Resource) -> tuple[Scope, tuple[str, ...] | None]:
+        namespace = target.namespace
+        if not namespace or not resource.namespaced:
+            return Scope(), None
+        world = self._world
+        union = naming.union_of(namespace)
+        if union is not None:
+            every = sorted([union, *(naming.join(union, name) for name in world.members)])
+            return Scope(tuple(every)), None
+        _, member = naming.split_namespace(namespace, world.members)
+        return Scope((namespace,)), () if member is None else (member,)
+
+    async def _member(self, call: Call) -> Response:
+        target = call.target
+        if target.subresource in _STREAMED:
+            return await self._forwarder.stream(call)
+        if target.verb != "get":
+            return await self._forwarder.write(call)
+        scope = Scope((target.namespace,)) if call.resource.namespaced else Scope()
+        read = Read(call.request, target, call.resource, scope, (call.member.name,))
+        if target.subresource:
+            return self._reads.shown(await self._forwarder.read(call), read)
+        return await self._reads.get_object(read, direct=lambda: self._forwarder.read(call))
+
+    # -- the fleet's own
+
+    async def _fleet(self, request: Request, target: Target, resource: Resource) -> Response:
+        if target.verb == "get" and not target.subresource:
+            scope = Scope((target.namespace,)) if resource.namespaced else Scope()
+            read = Read(request, target, resource, scope, ())
+            return await self._reads.get_object(read, direct=None)
+        if not self._world.owned(target.gvr):
+            raise self._name_a_member(target, resource)
+        return await self._own.handle(request)
+
+    def _name_a_member(self, target: Target, resource: Resource) -> BadRequest:
+        members = sorted(self._world.members)
+        example = members[0] if members else "MEMBER"
+        if resource.namespaced:
+            how = f"name a member: -n {naming.join(target.namespace or 'NAMESPACE', example)}"
+        else:
+            how = f"name a member: {naming.join(target.name or 'NAME', example)}"
+        return BadRequest(f"the fleet has no {target.gvr.group_resource} of its own; {how}")
+
+    # -- reviews
+
+    async def _review(self, request: Request, target: Target, resource: Resource) -> Response:
+        namespace = target.namespace or _reviewed_namespace(_object_of(request, resource))
+        members = self._world.members
+        if not namespace or "." not in namespace:
+            return await self._own.handle(request)
+        _, member = naming.split_namespace(namespace, members)
+        if member is None:
+            return await self._own.handle(request)
+        inside, _ = naming.split_namespace(target.namespace, members)
+        return await self._forwarder.write(
+            Call(request, target, resource, members[member], inside, target.name)
+        )
+
+
+class MemberRoot:
+    """`/clusters/NAME/`: one member as it is; every verb and every byte crosses unchanged."""
+
+    def __init__(self, member: Callable[[str], MemberPort | None]) -> None:
+        self._member = member
+
+    async def handle(self, request: Request) -> Response:
+        """The path begins with the member's name: `/east/api/v1/pods`."""
+        name, _, rest = request.path.removeprefix("/").partition("/")
+        member = self._member(name)
+        if member is None:
+            raise NotFound.of(group="fleet.dev", resource="clusters", name=name)
+        headers = {
+            key: value
+            for key, value in request.headers.items()
+            if not key.startswith("impersonate-")
+        }
+        sent = Request(
+            request.method,
+            "/" + rest,
+            request.query,
+            headers=headers | crossing.headers(request.user),
+            body=request.body,
+            user=request.user,
+        )
+        try:
+            return await member.handler.handle(sent)
+        except TransportError as error:
+            raise Unavailable.member(name, str(error)) from error
+
+
+def _object_of(request: Request, resource: Resource) -> dict[str, Any]:
+    return bodies.object_of(request, default=(resource.api_version, resource.kind))
+
+
+def _reviewed_namespace(review: dict[str, Any]) -> str:
+    spec = review.get("spec")
+    if not isinstance(spec, dict):
+        return ""
+    attributes = spec.get("resourceAttributes")
+    if isinstance(attributes, dict):
+        namespace = attributes.get("namespace")
+    else:
+        namespace = spec.get("namespace")  # SelfSubjectRulesReview
+    return namespace if isinstance(namespace, str) else ""

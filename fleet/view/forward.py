@@ -1,0 +1,290 @@
+"""A call on an object that a member owns, carried to that member and back.
+
+The body is un-projected, the call is sent as the caller (by impersonation), the answer is
+projected. An object that a write answers is taken into the merged collection at once, so the next
+read through the gateway sees it without waiting for the member's watch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from fleet.apiserver import bodies
+from fleet.errors import MemberStatus, NotFound, ServerTimeout, TransportError, Unavailable
+from fleet.kube.paths import path_of
+from fleet.kube.wire import Request, Response
+from fleet.members.calls import body_of
+from fleet.view import crossing
+from fleet.view.projection import patches
+from fleet.view.projection.patches import PatchTarget
+from fleet.view.selectors import unproject_field_selector, unproject_label_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fleet.kube.paths import Target
+    from fleet.kube.resources import Resource
+    from fleet.kube.revision import Revision
+    from fleet.store.entry import Entry
+    from fleet.view.intake import Intake
+    from fleet.view.projection import Projector
+    from fleet.view.world import MemberPort, World
+
+# What a client may say to a member; who it is and how it is connected is the gateway's to say.
+_CROSSING_HEADERS = frozenset({
+    "accept", "content-type", "user-agent", "kubectl-command", "kubectl-session",
+    "upgrade", "connection", "x-stream-protocol-version",
+})  # fmt: skip
+_WEBSOCKET = "sec-websocket-"
+_RETURNED_HEADERS = frozenset({"content-type", "retry-after", "warning"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request about something in one member.
+
+    `namespace` and `name` are the member's own; the target has the projected ones.
+    """
+
+    request: Request
+    target: Target
+    resource: Resource
+    member: MemberPort
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        target = self.target
+        path = path_of(
+            target.gvr,
+            namespace=self.namespace,
+            name=self.name,
+            subresource=target.subresource,
+        )
+        return path + target.rest
+
+
+class Forwarder:
+    """Carries calls to members."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def write(self, call: Call) -> Response:
+        """Create, update, patch, delete of an object or a subresource, or of a collection.
+
+        Raises MemberStatus for the member's refusal (names projected), Unavailable when it could
+        not be reached, ServerTimeout when it may or may not have acted.
+        """
+        projector = self._projector(call)
+        body, content_type = self._body(call, projector)
+        answer = await self._send(call, body=body, content_type=content_type)
+        value = await self._value(call, projector, answer)
+        kept = self._take_in(call, projector, value)
+        if isinstance(value, dict):
+            self._project(call, projector, value, kept)
+        return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(value), answer.warnings)
+
+    async def read(self, call: Call) -> dict[str, Any]:
+        """GET of an object or subresource, straight from the member; projected."""
+        projector = self._projector(call)
+        answer = await self._send(call, body=b"", content_type="")
+        value = await self._value(call, projector, answer)
+        return self._project(call, projector, value, None)
+
+    async def stream(self, call: Call) -> Response:
+        """Logs, exec, attach, port-forward, proxy: bytes as they come, in both directions.
+
+        An answer that is an error is given back as such, so that a client can fall back to
+        another protocol; the member's Status is projected.
+        """
+        answer = await self._send(call, body=call.request.body, content_type="", raw=True)
+        if answer.status < 400 or call.target.subresource == "proxy":
+            return answer
+        raw = await body_of(answer)
+        try:
+            status = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            return Response(answer.status, answer.headers, raw, answer.warnings)
+        if isinstance(status, dict) and status.get("kind") == "Status":
+            status = self._projector(call).project_status(status)
+        return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(status))
+
+    # -- there
+
+    def _projector(self, call: Call) -> Projector:
+        projector = self._world.projector(call.member.name, call.target.gvr)
+        if projector is None:
+            raise NotFound.path()
+        if call.target.subresource:
+            return projector.subresource(call.target.subresource)
+        return projector
+
+    def _body(self, call: Call, projector: Projector) -> tuple[bytes, str]:
+        request, target = call.request, call.target
+        revision_of = self._revision_of(call)
+        if target.verb in ("delete", "deletecollection"):
+            options = bodies.options_of(request)
+            if options is None:
+                return b"", ""
+            projector.unproject_delete_options(options, name=target.name, revision_of=revision_of)
+            return orjson.dumps(options), "application/json"
+        if target.verb == "patch":
+            content_type = request.headers.get("content-type", "")
+            entry = self._entry(call)
+            patched = PatchTarget(
+                namespace=target.namespace,
+                name=target.name,
+                revision_of=revision_of,
+                current=entry.parse() if entry is not None else None,
+            )
+            return patches.unproject(
+                projector, content_type, request.body, target=patched
+            ), content_type
+        kind = projector.resource
+        obj = bodies.object_of(request, default=(kind.api_version, kind.kind))
+        projector.unproject(
+            obj, namespace=target.namespace, name=target.name, revision_of=revision_of
+        )
+        return orjson.dumps(obj), "application/json"
+
+    async def _send(
+        self, call: Call, *, body: bytes, content_type: str, raw: bool = False
+    ) -> Response:
+        request, member = call.request, call.member
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name in _CROSSING_HEADERS or name.startswith(_WEBSOCKET)
+        }
+        if not raw:
+            headers["accept"] = "application/json"
+            headers.pop("content-type", None)
+            if content_type:
+                headers["content-type"] = content_type
+        headers |= crossing.headers(request.user)
+        sent = Request(
+            request.method,
+            call.path,
+            self._query(call),
+            headers=headers,
+            body=body,
+        )
+        try:
+            return await member.handler.handle(sent)
+        except TransportError as error:
+            if request.method in ("GET", "HEAD") or not error.sent:
+                raise Unavailable.member(member.name, str(error)) from error
+            raise ServerTimeout(
+                f"member {member.name} broke off before it answered ({error}): whether the change "
+                "was made is not known, look before you repeat it"
+            ) from error
+
+    def _query(self, call: Call) -> tuple[tuple[str, str], ...]:
+        query = call.request.query
+        if call.target.verb != "deletecollection":
+            return query
+        translated = []
+        for name, value in query:
+            if name == "fieldSelector":
+                value = unproject_field_selector(value, call.resource, call.member.name)
+            elif name == "labelSelector":
+                value = unproject_label_selector(value, call.member.name)
+            translated.append((name, value))
+        return tuple(translated)
+
+    def _entry(self, call: Call) -> Entry | None:
+        merged = self._world.running(call.target.gvr)
+        if merged is None:
+            return None
+        return merged.collection.get(call.target.namespace, call.target.name)
+
+    def _revision_of(self, call: Call) -> Callable[[Revision], str | None]:
+        """The member's revision that this object had at a fleet revision, from the cache."""
+        entry = self._entry(call)
+
+        def revision_of(revision: Revision) -> str | None:
+            if entry is None or entry.revision != revision:
+                return None
+            return str(entry.member_revision)
+
+        return revision_of
+
+    # -- and back
+
+    async def _value(self, call: Call, projector: Projector, answer: Response) -> dict[str, Any]:
+        raw = await body_of(answer)
+        try:
+            value = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict):
+            value = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Failure" if answer.status >= 400 else "Success",
+                "message": raw[:256].decode(errors="replace"),
+                "code": answer.status,
+            }
+        if answer.status >= 400:
+            raise MemberStatus(projector.project_status(value))
+        return value
+
+    def _intake(self, call: Call) -> Intake | None:
+        merged = self._world.running(call.target.gvr)
+        source = merged.sources.get(call.member.name) if merged is not None else None
+        return source.intake if source is not None else None
+
+    def _take_in(self, call: Call, projector: Projector, value: dict[str, Any]) -> Entry | None:
+        """Make what the write did visible; returns the object's entry, if it is kept."""
+        target = call.target
+        intake = self._intake(call)
+        if intake is None or _dry_run(call.request, target.verb):
+            return None
+        if target.verb == "delete" and not target.subresource and _is_gone(value):
+            details = value.get("details") or {}
+            uid = (value.get("metadata") or {}).get("uid") or details.get("uid") or ""
+            intake.gone(target.namespace, target.name, uid=uid)
+            return None
+        if value.get("kind") != call.resource.kind or "metadata" not in value:
+            return None
+        intake.written(orjson.loads(orjson.dumps(value)))
+        return intake.present(value)
+
+    def _project(
+        self, call: Call, projector: Projector, value: dict[str, Any], kept: Entry | None
+    ) -> dict[str, Any]:
+        revision = kept.revision if kept is not None else self._world.sequencer.current
+        kind = value.get("kind")
+        if kind == "Status":
+            return projector.project_status(value)
+        if isinstance(items := value.get("items"), list) and str(kind).endswith("List"):
+            for item in items:
+                projector.project(item, revision=revision)
+            value["metadata"] = {"resourceVersion": str(revision)}
+            return value
+        return projector.project(value, revision=revision)
+
+
+def _dry_run(request: Request, verb: str) -> bool:
+    if request.param("dryRun") is not None:
+        return True
+    if verb in ("delete", "deletecollection") and request.body:
+        options = bodies.options_of(request) or {}
+        return bool(options.get("dryRun"))
+    return False
+
+
+def _is_gone(value: Mapping[str, Any]) -> bool:
+    """Whether the answer to a DELETE says that the object is there no more."""
+    if value.get("kind") == "Status":
+        return value.get("status") == "Success"
+    metadata = value.get("metadata") or {}
+    if not metadata.get("deletionTimestamp"):
+        return True
+    return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")

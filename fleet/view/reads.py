@@ -1,0 +1,305 @@
+"""GET, LIST and WATCH in the merged world.
+
+What is kept – any resource that runs – answers from its merged collection, after every member's
+part has been settled as fresh as the caller asked. Two things go to the members directly: single
+objects and read-through kinds that are not kept, and `freshness=complete`, which asks every
+member and fails rather than be partial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fleet.apiserver import bodies, reading
+from fleet.apiserver.representation import Representations
+from fleet.errors import ApiError, BadRequest, MemberStatus, NotFound, TransportError, Unavailable
+from fleet.kube.fields import extract
+from fleet.kube.options import GetOptions, ListOptions, WatchOptions
+from fleet.kube.paths import path_of
+from fleet.kube.wire import Request, Response
+from fleet.members import calls
+from fleet.store.collection import Collection
+from fleet.store.entry import Entry
+from fleet.view import crossing, naming
+from fleet.view.world import READ_THROUGH
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from fleet.apiserver.reading import Scope
+    from fleet.kube.paths import Target
+    from fleet.kube.resources import GroupVersionResource, Resource
+    from fleet.view.merged import Freshness, Merged
+    from fleet.view.world import MemberPort, World
+
+COMPLETE_S = 30.0
+OWN_CLUSTER = "fleet"  # the CLUSTER cell of what the fleet owns
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One GET, LIST or WATCH. `scope` says which namespaces, `members` which members can hold
+    something of them (None: all)."""
+
+    request: Request
+    target: Target
+    resource: Resource
+    scope: Scope
+    members: tuple[str, ...] | None
+
+
+class Reads:
+    """Reads over a world."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        freshness: Freshness,
+        columns_of: Callable[[GroupVersionResource], Sequence[dict[str, Any]] | None],
+        now: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        """`columns_of` gives a custom resource's printer columns; `now` is wall-clock time."""
+        self._world = world
+        self._freshness = freshness
+        self._represent = Representations(now=now, columns_of=columns_of, cluster_of=_cluster_of)
+        self._rng = rng
+
+    async def list_objects(self, read: Read) -> Response:
+        """Raises Expired, RevisionTooLarge, BadRequest, NotFound, Unavailable (complete only)."""
+        request, resource = read.request, read.resource
+        options = ListOptions.parse(request, resource=resource)
+        shown = self._represent.asked(request, listing=True)
+        rendering = self._represent.rendering(shown, resource)
+        complete = _complete(request)
+        merged = None if complete or self._through(resource) else self._merged(resource)
+        if merged is None:
+            # in one piece: a token could not find this moment again
+            options = replace(options, limit=0)
+            collection, warnings = await self._gathered(read, complete=complete)
+        else:
+            with merged.reading():
+                recent = not options.revision_given and not options.continue_
+                warnings = await merged.settle(self._freshness, recent=recent, members=read.members)
+            collection = merged.collection
+        response = reading.list_response(
+            collection,
+            options,
+            rendering,
+            scope=read.scope,
+            path=request.path,
+            gzip=_gzip(request) and shown.encoding == "json",
+        )
+        response.warnings = warnings
+        return bodies.encoded(response, shown)
+
+    async def watch_objects(self, read: Read) -> Response:
+        """Raises Expired, RevisionTooLarge, BadRequest, NotFound before the first byte."""
+        request, resource = read.request, read.resource
+        options = WatchOptions.parse(request, resource=resource, name=read.target.name)
+        shown = self._represent.asked(request, watch=True)
+        merged = self._merged(resource)
+        if merged is None:
+            raise NotFound.path()
+        with merged.reading():
+            recent = options.revision == 0 and not options.revision_given
+            warnings = await merged.settle(self._freshness, recent=recent, members=read.members)
+            response = reading.watch_response(
+                merged.collection,
+                options,
+                self._represent.rendering(shown, resource),
+                scope=read.scope,
+                rng=self._rng,
+            )
+        response.body = _held(merged, response)
+        response.warnings = warnings
+        return response
+
+    async def get_object(self, read: Read, *, direct: Callable[[], Any] | None) -> Response:
+        """One object. `direct` reads it from its member, for what is not kept."""
+        request, target, resource = read.request, read.target, read.resource
+        options = GetOptions.parse(request)
+        shown = self._represent.asked(request, listing=False)
+        rendering = self._represent.rendering(shown, resource)
+        missing = NotFound.of(
+            group=target.gvr.group,
+            resource=target.gvr.resource,
+            name=target.name,
+            hint=self._elsewhere(target),
+        )
+        merged = self._world.running(target.gvr)
+        if merged is None and direct is None:
+            merged = self._merged(resource)
+        warnings: tuple[str, ...] = ()
+        entry: Entry | None
+        if direct is not None and (merged is None or _complete(request)):
+            entry = self._loose(await direct(), read)
+        elif merged is None:
+            raise missing
+        else:
+            with merged.reading():
+                warnings = await merged.settle(
+                    self._freshness, recent=not options.revision_given, members=read.members
+                )
+            entry = merged.collection.get(target.namespace, target.name)
+            if entry is None and direct is not None:
+                # what merged lists leave out is still there by its exact name
+                entry = self._loose(await direct(), read)
+        response = reading.get_response(entry, rendering, missing=missing)
+        response.warnings = warnings
+        return bodies.encoded(response, shown)
+
+    def shown(self, value: dict[str, Any], read: Read) -> Response:
+        """An object that is not kept, as the caller wants to see it."""
+        shown = self._represent.asked(read.request, listing=False)
+        entry = self._loose(value, read)
+        rendering = self._represent.rendering(shown, read.resource)
+        return bodies.encoded(Response(200, bodies.JSON_HEADERS, rendering.single(entry)), shown)
+
+    # -- sources
+
+    def _through(self, resource: Resource) -> bool:
+        gvr = resource.gvr
+        if "watch" not in resource.verbs:
+            return True
+        return (gvr.group, gvr.resource) in READ_THROUGH and self._world.running(gvr) is None
+
+    def _merged(self, resource: Resource) -> Merged | None:
+        return self._world.merged(resource.gvr)
+
+    def _loose(self, value: dict[str, Any], read: Read) -> Entry:
+        """An entry of an object that is not kept; its revision is the present one."""
+        metadata = value.setdefault("metadata", {})
+        metadata.setdefault("name", read.target.name)
+        return Entry(
+            value,
+            revision=self._world.sequencer.current,
+            fields=(),
+            member=(metadata.get("labels") or {}).get(naming.CLUSTER_LABEL, ""),
+        )
+
+    async def _gathered(self, read: Read, *, complete: bool) -> tuple[Collection, tuple[str, ...]]:
+        """A collection of what every member answers just now, and warnings of who did not."""
+        gvr = read.target.gvr
+        members = [
+            member
+            for member in self._world.serving(gvr)
+            if read.members is None or member.name in read.members
+        ]
+        async with asyncio.TaskGroup() as group:
+            lists = [
+                group.create_task(self._ask(member, read), name=f"list {member.name}/{gvr}")
+                for member in members
+            ]
+        entries: list[Entry] = []
+        warnings: list[str] = []
+        refusal: ApiError | None = None
+        for member, answer in zip(members, lists, strict=True):
+            found = answer.result()
+            if isinstance(found, Unavailable):
+                if complete:
+                    raise found
+                warnings.append(f"{member.name}: {found.message}, its objects are missing")
+            elif isinstance(found, ApiError):
+                refusal = found
+            else:
+                entries += found
+        if refusal is not None and (complete or not entries):
+            raise refusal
+        collection = Collection(read.resource, self._world.sequencer)
+        if self._world.owned(gvr):
+            entries += self._world.own(gvr).snapshot().entries()
+        collection.load(entries)
+        return collection, tuple(warnings)
+
+    async def _ask(self, member: MemberPort, read: Read) -> list[Entry] | ApiError:
+        gvr = read.target.gvr
+        projector = self._world.projector(member.name, gvr)
+        if projector is None:
+            return []
+        namespace = ""
+        if read.scope.namespaces is not None and len(read.scope.namespaces) == 1:
+            only = read.scope.namespaces[0]
+            head, _, tail = only.rpartition(".")
+            if tail != member.name:
+                return []
+            namespace = head
+        try:
+            page = await calls.get(
+                member.handler,
+                path_of(gvr, namespace=namespace),
+                timeout_s=COMPLETE_S,
+                headers=crossing.headers(read.request.user),
+            )
+        except TransportError as error:
+            return Unavailable.member(member.name, str(error))
+        except MemberStatus as error:
+            return error
+        current = self._world.sequencer.current
+        kind, api_version = read.resource.kind, read.resource.api_version
+        entries = []
+        for item in page.value.get("items") or ():
+            obj = projector.project(
+                {"kind": kind, "apiVersion": api_version, **item}, revision=current
+            )
+            entries.append(
+                Entry(
+                    obj,
+                    revision=current,
+                    fields=extract(read.resource, obj),
+                    member=member.name,
+                )
+            )
+        return entries
+
+    def _elsewhere(self, target: Target) -> str:
+        """Where an object of that name is, when it is not where it was looked for."""
+        if "." in target.namespace:
+            return ""
+        if not target.namespace:
+            return naming.name_hint(target.name, self._world.members)
+        merged = self._world.running(target.gvr)
+        if merged is None:
+            return ""
+        holders = [
+            name
+            for name in self._world.members
+            if merged.collection.get(naming.join(target.namespace, name), target.name)
+        ]
+        if not holders:
+            return ""
+        first = holders[0]
+        others = f" (and {', '.join(holders[1:])})" if holders[1:] else ""
+        where = naming.join(target.namespace, first)
+        return f"in the fleet's namespace {target.namespace}; {first}{others} has one: -n {where}"
+
+
+def _cluster_of(entry: Entry) -> str:
+    return entry.member or OWN_CLUSTER
+
+
+def _complete(request: Request) -> bool:
+    value = request.param("freshness")
+    if value not in (None, "", "complete"):
+        raise BadRequest(f'freshness={value}: the only value is "complete"')
+    return value == "complete"
+
+
+def _gzip(request: Request) -> bool:
+    offered = request.headers.get("accept-encoding", "")
+    return any(part.split(";")[0].strip() == "gzip" for part in offered.split(","))
+
+
+async def _held(merged: Merged, response: Response) -> AsyncIterator[bytes]:
+    """The watch's stream, keeping its resource alive."""
+    stream = response.body
+    with merged.reading():
+        try:
+            async for piece in stream:  # type: ignore[union-attr]
+                yield piece
+        finally:
+            await stream.aclose()  # type: ignore[union-attr]
