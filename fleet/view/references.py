@@ -47,8 +47,8 @@ class Typed:
     def cluster_scoped(self, reference: Mapping[str, Any]) -> bool:
         """Whether `reference` says a built-in cluster-scoped kind.
 
-        Without a group the kind alone decides, unless a namespace contradicts it; with one it
-        must fit (longhorn.io has a namespaced Node).
+        A group that is said must fit (longhorn.io has a namespaced Node); without one the kind
+        alone decides, as events of nodes often say no more.
         """
         kind = reference.get(self.kind)
         known = _RESOURCES if self.kind == "resource" else CLUSTER_SCOPED
@@ -57,10 +57,17 @@ class Typed:
             return False
         said = reference.get(self.group)
         if not said:
-            return self.group != "apiVersion" or not reference.get("namespace")
-        if self.group == "apiVersion":
-            said = said.rpartition("/")[0] if isinstance(said, str) else said
+            return True
+        if self.group == "apiVersion" and isinstance(said, str):
+            said = said.rpartition("/")[0]
         return bool(said == group)
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The keys that together tell how the name, and the UID, are read."""
+        return (self.kind, self.group, "name", "uid") if self.uid else (
+            self.kind, self.group, "name"
+        )  # fmt: skip
 
 
 Reference = Field | Typed

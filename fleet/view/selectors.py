@@ -161,14 +161,12 @@ class _Reading:
         prefix = ".".join(reference.path)
         kind = selector.exact(f"{prefix}.{reference.kind}")
         group = selector.exact(f"{prefix}.{reference.group}")
-        namespace = selector.exact(f"{prefix}.namespace")
         cluster: bool | None = None
         if kind is not None:
-            said = {reference.kind: kind, reference.group: group, "namespace": namespace}
             if kind not in CLUSTER_SCOPED:
                 cluster = False
-            elif group or (group == "" and namespace is not None):
-                cluster = reference.cluster_scoped(said)
+            elif group is not None:
+                cluster = reference.cluster_scoped({reference.kind: kind, reference.group: group})
         return cls(cluster, selector.exact(f"{prefix}.name") or "", suffix)
 
     def term(self, term: FieldRequirement) -> _Answer | None:

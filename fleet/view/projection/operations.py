@@ -66,6 +66,10 @@ def _field(tokens: Sequence[str]) -> str:
     return text.lstrip(".")
 
 
+def _without_marks(key: str, entries: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in entries.items() if (key, k) not in _MARKS}
+
+
 def _maps_in(metadata: Any) -> set[str]:
     if not isinstance(metadata, dict):
         return set()
@@ -111,8 +115,8 @@ class _Translator:
                 return self._transfer(operation, tokens)
             case "remove":
                 return self._remove(operation, tokens)
-            case "add" | "replace" | "test" if "value" in operation:
-                return self._set(dict(operation), tokens)
+            case "add" | "replace" | "test":
+                return self._set({"value": None} | operation, tokens)
         return [operation]
 
     # -- move and copy
@@ -131,16 +135,13 @@ class _Translator:
 
     def _place(self, tokens: list[str]) -> object:
         """What is projected at `tokens`, as a value that is equal at places of one kind."""
-        if tokens in ([], [METADATA]):
-            return "object"
-        if tokens[0] == METADATA:
-            match tokens[1:]:
-                case [("labels" | "annotations") as key]:
-                    return key
-                case [key, entry] if (key, entry) in _MARKS:
-                    return (key, entry)
-                case [key] if key in (self.coordinate, "resourceVersion"):
-                    return key
+        match tokens:
+            case [] | ["metadata"] | ["metadata", "labels" | "annotations"]:
+                return object()  # holds marks, and is like no other place
+            case ["metadata", key, entry] if (key, entry) in _MARKS:
+                return object()
+            case ["metadata", key] if key in (self.coordinate, "resourceVersion"):
+                return key
         node, rest = self._descend(tokens)
         if node is None or (rest and not self._decides(node, rest)):
             return None
@@ -223,19 +224,31 @@ class _Translator:
     def _set_map(self, operation: Operation, key: str) -> list[Any]:
         """All labels or all annotations: without the marks."""
         value = operation["value"]
-        if isinstance(value, dict):
-            if key == "labels" and value.get(CLUSTER_LABEL, self.projector.member) != (
-                self.projector.member
-            ):
-                self.stripper.causes.append(self.projector.label_cause(value[CLUSTER_LABEL]))
-            operation["value"] = {k: v for k, v in value.items() if (key, k) not in _MARKS}
         if operation["op"] == "test":
-            if operation["value"] == {} and key not in self.present:
-                operation["value"] = None
-            return [operation]
+            return self._test_map(operation, key)
+        if isinstance(value, dict):
+            said = value.get(CLUSTER_LABEL) if key == "labels" else None
+            if said not in (None, self.projector.member):
+                self.stripper.causes.append(self.projector.label_cause(said))
+            operation["value"] = _without_marks(key, value)
         # In the fleet the map is always there to be replaced.
         self.present.add(key)
         return [operation | {"op": "add"}]
+
+    def _test_map(self, operation: Operation, key: str) -> list[Any]:
+        value = operation["value"]
+        if not isinstance(value, dict):
+            raise self._test_failed(operation)
+        tests: list[Any] = []
+        for mark_key, mark in sorted(_MARKS):
+            if mark_key == key:
+                path = f"{operation['path']}/{mark.replace('/', '~1')}"
+                tests += self._set_mark(
+                    {"op": "test", "path": path, "value": value.get(mark)}, mark
+                )
+        plain = _without_marks(key, value)
+        operation["value"] = plain if plain or key in self.present else None
+        return [*tests, operation]
 
     def _set_mark(self, operation: Operation, entry: str) -> list[Any]:
         value, tested = operation["value"], operation["op"] == "test"
@@ -247,7 +260,7 @@ class _Translator:
                 return []
         elif not tested:
             return []
-        elif entry == MEMBER_REVISION_ANNOTATION:
+        elif entry == MEMBER_REVISION_ANNOTATION and value is not None:
             return [operation | {"path": "/metadata/resourceVersion"}]
         elif self._annotation(entry) == value:
             return []
@@ -292,10 +305,7 @@ class _Translator:
     @staticmethod
     def _decides(node: Node, rest: list[str]) -> bool:
         """Whether a field inside a typed reference is one that its name's reading hangs on."""
-        typed = node.typed
-        if typed is None or len(rest) != 1:
-            return False
-        return rest[0] in (typed.kind, typed.group, "name") or (typed.uid and rest[0] == "uid")
+        return node.typed is not None and len(rest) == 1 and rest[0] in node.typed.deciding
 
     def _refuse_part(self, operation: Operation, node: Node, tokens: list[str]) -> None:
         assert node.typed is not None
@@ -327,7 +337,7 @@ class _Translator:
         ]
 
     def _test_failed(self, operation: Operation) -> Invalid:
-        gvr = self.projector.resource.gvr
+        gvr = self.projector.subject.gvr
         return Invalid(
             "the server rejected our request due to an error in our request: "
             f"testing value {operation['path']} failed",

@@ -49,6 +49,8 @@ class Projector:
     def __init__(self, member: str, resource: Resource) -> None:
         self.member = member
         self.resource = resource
+        # What errors are about; for a subresource's body the object that it belongs to.
+        self.subject = resource
         self.suffix = "." + member
         self.tree = _tree(resource.gvr.group, resource.kind, resource.custom)
         # Which part of the name carries the member.
@@ -64,15 +66,15 @@ class Projector:
         A subresource that discovery does not tell is taken to have the object's own kind.
         """
         row = self.resource.subresource(name)
-        if row is None or (row.kind, row.group) == (self.resource.kind, ""):
-            return self
         gvr = self.resource.gvr
+        if row is None or (row.kind == self.resource.kind and row.group in ("", gvr.group)):
+            return self
         if row.group:
             gvr = GroupVersionResource(row.group, row.version, gvr.resource)
-        return Projector(
-            self.member,
-            replace(self.resource, gvr=gvr, kind=row.kind, subresources=(), custom=False),
-        )
+        body = replace(self.resource, gvr=gvr, kind=row.kind, subresources=(), custom=False)
+        projector = Projector(self.member, body)
+        projector.subject = self.subject
+        return projector
 
     # -- names
 
@@ -112,7 +114,7 @@ class Projector:
 
     def project_status(self, status: dict[str, Any]) -> dict[str, Any]:
         """A Status of the member, naming what it is about as the merged world does; in place."""
-        return messages.project(status, resource=self.resource, member=self.member)
+        return messages.project(status, resource=self.subject, member=self.member)
 
     # -- and back
 
@@ -279,7 +281,7 @@ class Projector:
         elif told is not None and told != known:
             known = None
         if known is None:
-            gvr = self.resource.gvr
+            gvr = self.subject.gvr
             raise Conflict.of(group=gvr.group, resource=gvr.resource, name=name, why=MODIFIED)
         return known
 

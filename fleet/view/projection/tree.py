@@ -176,7 +176,8 @@ class Stripper:
         partial = partial and not (self.strategic and value.get(DIRECTIVE) == "replace")
         typed = node.typed
         if typed is not None:
-            if partial and not self._whole_enough(value, typed):
+            told = sum(key in value for key in typed.deciding)
+            if partial and 0 < told < len(typed.deciding):
                 self._refuse_part(path, typed)
             elif typed.cluster_scoped(value):
                 self._strip_name(value, typed, path)
@@ -198,14 +199,6 @@ class Stripper:
         if isinstance(uid, str) and says_name(uid, projected, self.suffix):
             reference["uid"] = uid.removesuffix(self.suffix)
 
-    @staticmethod
-    def _whole_enough(reference: dict[str, Any], typed: Typed) -> bool:
-        """Whether a part of a reference tells by itself how its name is to be read."""
-        told = {typed.kind, typed.group, "name"} | ({"uid"} if typed.uid else set())
-        given = told & reference.keys()
-        needed = {typed.kind, "name"}
-        return not given or needed <= given
-
     def _refuse(self, value: str, *, to: str, path: str) -> None:
         if to == "namespace":
             plain = value.partition(".")[0]
@@ -222,10 +215,12 @@ class Stripper:
         )
 
     def _refuse_part(self, path: str, typed: Typed) -> None:
+        *first, last = typed.deciding
         self.causes.append(
             Cause(
                 "FieldValueRequired",
-                f"Required value: a patch of this reference gives {typed.kind} and name together",
-                f"{path}.{typed.kind}",
+                "Required value: a patch of a reference gives "
+                f"{', '.join(first)} and {last} together, or none of them",
+                path,
             )
         )

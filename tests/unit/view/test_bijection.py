@@ -153,7 +153,9 @@ def test_any_json_object_comes_back(obj: dict[str, Any]) -> None:
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(shaped())
-def test_objects_of_every_kind_in_the_table_come_back(case: tuple[Resource, dict[str, Any]]) -> None:
+def test_objects_of_every_kind_in_the_table_come_back(
+    case: tuple[Resource, dict[str, Any]],
+) -> None:
     there_and_back(*case)
 
 
