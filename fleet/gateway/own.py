@@ -1,0 +1,199 @@
+"""The fleet's own objects: which resources there are, and the kernel that serves them.
+
+What a plain namespace or a plain cluster-scoped name may hold is listed here (docs/projection.md
+says where a create goes). Nodes, volumes and the like exist in members only; a create without a
+member's name is refused there with the way to name one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fleet.apiserver import bodies
+from fleet.apiserver.kernel import Kernel
+from fleet.apiserver.kinds import Kinds
+from fleet.apiserver.writing import Writer
+from fleet.errors import AlreadyExists, MethodNotAllowed
+from fleet.kube import builtin, defaults
+from fleet.kube.resources import GroupVersionResource, Resource
+from fleet.kube.schema import document, group_versions, openapi_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+    from random import Random
+
+    from fleet.apiserver.kinds import CustomKind
+    from fleet.apiserver.writing import Admission
+    from fleet.kube.paths import Target
+    from fleet.kube.wire import Request, Response
+    from fleet.store.objects import ObjectStore
+
+NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+BUILT_IN = (
+    NAMESPACES,
+    GroupVersionResource("", "v1", "configmaps"),
+    GroupVersionResource("", "v1", "endpoints"),
+    GroupVersionResource("", "v1", "events"),
+    GroupVersionResource("", "v1", "limitranges"),
+    GroupVersionResource("", "v1", "persistentvolumeclaims"),
+    GroupVersionResource("", "v1", "pods"),
+    GroupVersionResource("", "v1", "podtemplates"),
+    GroupVersionResource("", "v1", "resourcequotas"),
+    GroupVersionResource("", "v1", "secrets"),
+    GroupVersionResource("", "v1", "serviceaccounts"),
+    GroupVersionResource("", "v1", "services"),
+    GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+    GroupVersionResource("apps", "v1", "controllerrevisions"),
+    GroupVersionResource("apps", "v1", "daemonsets"),
+    GroupVersionResource("apps", "v1", "deployments"),
+    GroupVersionResource("apps", "v1", "replicasets"),
+    GroupVersionResource("apps", "v1", "statefulsets"),
+    GroupVersionResource("autoscaling", "v2", "horizontalpodautoscalers"),
+    GroupVersionResource("batch", "v1", "cronjobs"),
+    GroupVersionResource("batch", "v1", "jobs"),
+    GroupVersionResource("coordination.k8s.io", "v1", "leases"),
+    GroupVersionResource("discovery.k8s.io", "v1", "endpointslices"),
+    GroupVersionResource("networking.k8s.io", "v1", "ingresses"),
+    GroupVersionResource("networking.k8s.io", "v1", "networkpolicies"),
+    GroupVersionResource("policy", "v1", "poddisruptionbudgets"),
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings"),
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles"),
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings"),
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles"),
+    GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses"),
+)
+REVIEWS = (
+    GroupVersionResource("authentication.k8s.io", "v1", "selfsubjectreviews"),
+    GroupVersionResource("authorization.k8s.io", "v1", "localsubjectaccessreviews"),
+    GroupVersionResource("authorization.k8s.io", "v1", "selfsubjectaccessreviews"),
+    GroupVersionResource("authorization.k8s.io", "v1", "selfsubjectrulesreviews"),
+    GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews"),
+)
+FIRST_NAMESPACES = ("default", "fleet-system")
+# Pods and Services of the fleet run in members; their streams and bindings are not the store's.
+_SERVED_SUBRESOURCES = frozenset({"status", "scale", "finalize"})
+
+
+def resources(custom: Sequence[CustomKind]) -> tuple[Resource, ...]:
+    """The rows of everything the fleet may own, and the reviews it answers."""
+    rows = []
+    for gvr in (*BUILT_IN, *REVIEWS):
+        row = builtin.resource(gvr)
+        if row is None:
+            raise LookupError(f"the release has no {gvr}")
+        subresources = tuple(s for s in row.subresources if s.name in _SERVED_SUBRESOURCES)
+        rows.append(replace(row, subresources=subresources))
+    return (*rows, *(kind.resource for kind in custom))
+
+
+class Reviews:
+    """Answers of the fleet about itself: who am I, may I.
+
+    Whoever is let in holds a certificate of the fleet's own authority and may do everything.
+    """
+
+    async def answer(self, request: Request, target: Target, resource: Resource) -> Response | None:
+        if target.gvr not in REVIEWS:
+            return None
+        review = bodies.object_of(request, default=(resource.api_version, resource.kind))
+        review.setdefault("metadata", {"creationTimestamp": None})
+        match resource.kind:
+            case "SelfSubjectReview":
+                user: dict[str, Any] = {
+                    "username": request.user.name,
+                    "groups": list(request.user.groups),
+                }
+                review["status"] = {"userInfo": user}
+            case "SelfSubjectRulesReview":
+                everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+                review["status"] = {
+                    "resourceRules": [everything],
+                    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                    "incomplete": False,
+                }
+            case "SelfSubjectAccessReview":
+                review["status"] = {"allowed": True, "reason": "admin of the fleet"}
+            case _:
+                raise MethodNotAllowed(
+                    f"{resource.kind} cannot be answered: the fleet knows no users but its admin"
+                )
+        return bodies.json_response(201, review)
+
+
+class OwnOpenApi:
+    """OpenAPI of the fleet's own kinds: the release's documents, and those of custom kinds."""
+
+    def __init__(self, custom: Mapping[str, bytes]) -> None:
+        """`custom` maps paths (`apis/fleet.dev/v1alpha1`) to documents."""
+        self._custom = dict(custom)
+        released = {openapi_path(gv): gv for gv in group_versions()}
+        self._released = released
+        self.index: Mapping[str, str] = dict.fromkeys(self._custom, "fleet")
+        self.release: Mapping[str, str] = {
+            path: builtin.release() for path in released if path not in self._custom
+        }
+
+    async def hashes(self) -> Mapping[str, str]:
+        return {**self.release, **self.index}
+
+    async def document(self, path: str) -> bytes | None:
+        custom = self._custom.get(path)
+        if custom is not None:
+            return custom
+        group_version = self._released.get(path)
+        return document(group_version) if group_version is not None else None
+
+
+def build(
+    store: ObjectStore,
+    custom: Sequence[CustomKind],
+    *,
+    openapi: OwnOpenApi,
+    now: Callable[[], datetime],
+    uid: Callable[[], str],
+    rng: Random,
+    admission: Sequence[Admission] = (),
+    server_address: str,
+) -> Kernel:
+    """The kernel over the fleet's store."""
+    kinds = Kinds(custom)
+    rows = resources(custom)
+    writer = Writer(
+        store,
+        kinds,
+        now=now,
+        uid=uid,
+        random=rng,
+        admission=admission,
+        namespaces=next(row for row in rows if row.gvr == NAMESPACES),
+    )
+    return Kernel(
+        store,
+        rows,
+        kinds=kinds,
+        writer=writer,
+        openapi=openapi,
+        wall_clock=lambda: now().timestamp(),
+        rng=rng,
+        special=(Reviews(),),
+        server_address=server_address,
+    )
+
+
+async def first_objects(
+    store: ObjectStore, *, now: datetime, uid: Callable[[], str], rng: Random
+) -> None:
+    """What every fleet has from its first start."""
+    row = builtin.resource(NAMESPACES)
+    assert row is not None
+    for name in FIRST_NAMESPACES:
+        obj = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+        made = defaults.create(
+            "", "v1", "Namespace", obj, namespace="", now=now, uid=uid(), random=rng
+        )
+        try:
+            await store.create(row, made)
+        except AlreadyExists:
+            continue
