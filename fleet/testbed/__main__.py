@@ -1,4 +1,4 @@
-"""`python -m fleet.testbed up|down|status|build`: the commands of `fleet testbed`, on argparse alone."""
+"""`python -m fleet.testbed`: what `fleet testbed` does, on argparse alone."""
 
 from __future__ import annotations
 
