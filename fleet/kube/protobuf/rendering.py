@@ -228,7 +228,7 @@ def _null(_: Walk) -> None:
 
 
 def _omit_empty(write: Write) -> Write:
-    """What is empty once written is left out: a time under omitzero, a list type under omitempty."""
+    """Left out when empty once written: a time under omitzero, a list type under omitempty."""
 
     def written(value: Any, walk: Walk) -> Any:
         return write(value, walk) or _OMITTED
