@@ -115,6 +115,12 @@ def test_watches_are_json_lines(accept: str | None, form: str) -> None:
     assert (found.form, found.encoding, found.pretty) == (form, "json", False)
 
 
+def test_a_watch_sends_single_objects() -> None:
+    assert representation(PARTIAL, watch=True, listing=True).form == "partial"
+    with pytest.raises(NotAcceptable, match="not a list"):
+        representation(PARTIAL_LIST, watch=True)
+
+
 def test_a_watch_in_yaml_cannot_be_served() -> None:
     with pytest.raises(NotAcceptable, match=r"accepted: application/json;stream=watch$"):
         representation("application/yaml", watch=True)

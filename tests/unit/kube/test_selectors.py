@@ -146,7 +146,7 @@ def test_selector_objects() -> None:
         {
             "matchLabels": {"a": "1"},
             "matchExpressions": [
-                {"key": "b", "operator": "In", "values": ["x", "y"]},
+                {"key": "b", "operator": "In", "values": ["y", "x", "y"]},
                 {"key": "c", "operator": "NotIn", "values": ["z"]},
                 {"key": "d", "operator": "Exists"},
                 {"key": "e", "operator": "DoesNotExist", "values": None},
@@ -175,6 +175,12 @@ def test_selector_objects() -> None:
 def test_faulty_selector_objects(term: dict[str, object], message: str) -> None:
     with pytest.raises(BadRequest, match=re.escape(message)):
         LabelSelector.from_object({"matchExpressions": [term]})
+
+
+def test_the_order_of_terms_makes_no_difference() -> None:
+    one, other = LabelSelector.parse("a!=1,a=2,a"), LabelSelector.parse("a,a=2,a!=1")
+    assert one == other
+    assert str(one) == str(other)
 
 
 def test_exact_value() -> None:
@@ -262,6 +268,8 @@ def test_any_text_parses_or_is_a_bad_request(text: str) -> None:
         ("b=1,a=2", "a=2,b=1"),
         ("a=", "a="),
         ("=", ""),
+        ("!=,a=1", "a=1"),
+        ("=x", "=x"),
         (r"a=x\,y\=z\\", r"a=x\,y\=z\\"),
         ("metadata.name=web,metadata.namespace!=a", "metadata.name=web,metadata.namespace!=a"),
         ("a.b = c", "a.b = c"),
