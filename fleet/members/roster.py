@@ -279,7 +279,7 @@ class Members:
         if member is None:
             known = ", ".join(sorted(self._members)) or "there are none"
             raise JoinError(f"{name} is no member (members: {known})")
-        await asyncio.to_thread(self._store.delete, name)
+        self._store.delete(name)
         self._members.pop(name, None)
         task = self._tasks.pop(name, None)
         await self._told(Change("left", member))
