@@ -14,7 +14,9 @@ from typing import Any
 
 import orjson
 
-_DOCS: dict[str, str] = orjson.loads(files(__package__).joinpath("descriptions.json").read_bytes())
+DESCRIPTIONS: dict[str, str] = orjson.loads(
+    files(__package__).joinpath("descriptions.json").read_bytes()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def column(
     priority: int = 0,
 ) -> Column:
     """A column, its description given or taken from the API field `doc`."""
-    return Column(name, type, format, _DOCS[doc] if doc else description, priority)
+    return Column(name, type, format, DESCRIPTIONS[doc] if doc else description, priority)
 
 
 NAME = column("Name", doc="meta/v1.ObjectMeta.name", format="name")
@@ -49,9 +51,7 @@ AGE = column("Age", doc="meta/v1.ObjectMeta.creationTimestamp")
 CREATED_AT = column("Created At", doc="meta/v1.ObjectMeta.creationTimestamp", type="date")
 CONTAINERS = column("Containers", "Names of each container in the template.", priority=1)
 IMAGES = column("Images", "Images referenced by each container in the template.", priority=1)
-CLUSTER = column(
-    "Cluster", "The member cluster that the object lives in; empty for the fleet's own."
-)
+CLUSTER = column("Cluster", "The cluster that the object lives in.")
 
 
 @lru_cache(maxsize=512)

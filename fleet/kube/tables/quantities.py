@@ -22,11 +22,13 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
 _NANO = Fraction(1, 10**9)
+_LARGEST = Fraction(2**63 - 1)
 
 
 class _Quantity(NamedTuple):
     value: Fraction
     form: str  # "binary", "decimal" or "exponent"
+    text: str  # as written, where upstream keeps that
 
 
 @lru_cache(maxsize=2048)
@@ -36,18 +38,37 @@ def _parse(text: str) -> _Quantity | None:
         return None
     digits, binary, suffix, exponent = match.groups()
     value = Fraction(digits)
+    whole, _, fraction = digits.lstrip("+-").partition(".")
+    whole = whole.lstrip("0") or "0"
     if binary:
-        value *= 1024 ** _BINARY.index(binary)
-    elif exponent is not None:
-        if len(exponent) > 3:
-            return None
-        value *= Fraction(10) ** int(exponent)
+        times = _BINARY.index(binary)
+        value = max(-_LARGEST, min(value * 1024**times, _LARGEST))
+        kept = not fraction and len(whole) + 3 * times < 15 and int(whole) & 7 != 0
     else:
-        value *= Fraction(10) ** _DECIMAL[suffix]
+        if exponent is not None and len(exponent) > 3:
+            return None
+        power = int(exponent) if exponent is not None else _DECIMAL[suffix]
+        value *= Fraction(10) ** power
+        kept = _keeps_decimal(whole + fraction, power - len(fraction))
     # Finer than nano is rounded away from zero.
     steps = ceil(abs(value) / _NANO)
     value = _NANO * (steps if value >= 0 else -steps)
-    return _Quantity(value, "binary" if binary else "exponent" if exponent else "decimal")
+    form = "binary" if binary else "exponent" if exponent else "decimal"
+    return _Quantity(value, form, text.strip() if kept else "")
+
+
+def _keeps_decimal(digits: str, scale: int) -> bool:
+    """Whether upstream's parser takes the number for canonical and keeps its text.
+
+    It does so after a quick look, and keeps `12.345` and `1.500G` too.
+    """
+    return (
+        scale % 3 == 0
+        and scale >= -9
+        and len(digits) <= 18
+        and digits[0] != "0"
+        and not digits.endswith("000")
+    )
 
 
 @lru_cache(maxsize=2048)
@@ -62,7 +83,7 @@ def _canonical(value: Fraction, form: str) -> str:
         return f"{whole}{_BINARY[power]}"
     power = -9
     whole = int(value / _NANO)
-    while whole % 1000 == 0 and power < 18:
+    while whole % 1000 == 0 and (power < 18 or form == "exponent"):
         whole //= 1000
         power += 3
     if form == "exponent":
@@ -79,7 +100,9 @@ def quantity(value: Any) -> str:
     if not isinstance(value, str):
         return "0"
     parsed = _parse(value)
-    return value if parsed is None else _canonical(*parsed)
+    if parsed is None:
+        return value
+    return parsed.text or _canonical(parsed.value, parsed.form)
 
 
 def optional_quantity(value: Any) -> str:
