@@ -39,7 +39,7 @@ def _fill_struct(value: Any, schema: Schema) -> None:
         return
     encodings = go_fields(schema.definition)
     for name in schema.defaulted:
-        if name not in value and name in encodings:
+        if value.get(name) is None and name in encodings:
             child = schema.field(name)
             default = child.default if child is not None else None
             if not isinstance(default, dict) and (default or encodings[name].pointer):
