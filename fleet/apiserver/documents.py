@@ -55,7 +55,7 @@ class Documents:
         MethodNotAllowed for anything but GET and HEAD."""
         parts = [part for part in request.path.split("/") if part]
         match parts:
-            case ["api" | "apis", *rest] if len(rest) < 3:
+            case ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _]:
                 _only_get(request)
                 return await self._discovery(request, parts)
             case ["openapi", "v3", *rest]:

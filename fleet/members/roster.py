@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from random import Random
     from types import TracebackType
 
-    from fleet.kube.wire import Request, Response
+    from fleet.kube.wire import Handler, Request, Response
     from fleet.members.credentials import CredentialStore
     from fleet.members.member import News
 
@@ -68,9 +68,11 @@ class Members:
         random: Random | None = None,
         rhythm: Rhythm | None = None,
         name_taken: Callable[[str], str] | None = None,
+        prepare: Callable[[str, Handler], Awaitable[None]] | None = None,
         files_every_s: float = _FILES_EVERY_S,
     ) -> None:
-        """`name_taken` says why a name cannot be given to a member, "" when it can."""
+        """`name_taken` says why a name cannot be given to a member, "" when it can; `prepare` does
+        in a cluster what a join leaves there, or raises JoinError."""
         self._store = store
         self._connect = connect
         self._surroundings = Surroundings(
@@ -81,6 +83,7 @@ class Members:
             schemas=LRUCache(maxsize=_SCHEMA_BYTES, getsizeof=len),
         )
         self._name_taken = name_taken or (lambda _: "")
+        self._prepare = prepare or _leave_as_it_is
         self._files_every_s = files_every_s
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -211,6 +214,7 @@ class Members:
                 return present
             member = self._member(name, uid, transport, verified=True)
             await self._read_catalogue(member)
+            await self._prepare(name, transport)
             try:
                 self._store.save(name, kubeconfig, uid=uid)
                 await self._start(member)
@@ -355,6 +359,10 @@ class Members:
         await member.reconnect(transport)
         log.info("%s: reached by the kubeconfig that was put on disk", name)
         return True
+
+
+async def _leave_as_it_is(name: str, handler: Handler) -> None:
+    """A join that leaves nothing in the cluster."""
 
 
 class _Unusable:

@@ -27,7 +27,7 @@ from fleet.view.world import READ_THROUGH
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from fleet.apiserver.reading import Scope
     from fleet.kube.paths import Target
@@ -59,7 +59,7 @@ class Reads:
         world: World,
         *,
         freshness: Freshness,
-        columns_of: Callable[[GroupVersionResource], Sequence[dict[str, Any]] | None],
+        columns_of: Callable[[GroupVersionResource], Sequence[Mapping[str, Any]] | None],
         now: Callable[[], float],
         rng: random.Random,
     ) -> None:

@@ -1,0 +1,147 @@
+"""The composition root: the only place that builds the gateway's parts and wires them.
+
+Everything that touches the machine is made here – state directory, certificates, sockets, clocks,
+randomness, transports – and handed to parts that know none of it. `serve` runs a gateway until it
+is cancelled; the CLI calls it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import time
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import adapters.kubernetes
+from fleet.apiserver.http import Limits, Options, Server
+from fleet.gateway import own
+from fleet.gateway.assembly import Assembly
+from fleet.gateway.authentication import Authentication
+from fleet.gateway.authority import Authority, server_names
+from fleet.gateway.edge import Edge
+from fleet.gateway.health import Health
+from fleet.gateway.kubeconfig import KubeconfigFile, url_of
+from fleet.gateway.metrics import RequestMetrics, watch_long_running
+from fleet.gateway.state import StateDirectory
+from fleet.members.binding import bind_admins
+from fleet.members.credentials import CredentialStore
+from fleet.members.roster import Members
+from fleet.store.memory import MemoryBackend
+from fleet.store.objects import ObjectStore
+from fleet.store.sequencer import Sequencer
+from fleet.view.merged import Freshness
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fleet.gateway.config import Config
+    from fleet.members.roster import Change
+
+log = logging.getLogger(__name__)
+
+# Tens of thousands of entries live long; looking through them for cycles at the default pace
+# costs more than anything they could leak.
+_GC_THRESHOLDS = (50_000, 20, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway that serves. `url` is where, `kubeconfig` the file that leads there."""
+
+    url: str
+    kubeconfig: Path
+    members: Members
+    assembly: Assembly
+    server: Server
+
+
+async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: None) -> None:
+    """Run a gateway until cancelled; `ready` is called once it serves.
+
+    Raises ConfigError and StoreError when it cannot start, OSError for an address it cannot have.
+    """
+    gc.set_threshold(*_GC_THRESHOLDS)
+    async with AsyncExitStack() as stack:
+        state = stack.enter_context(StateDirectory.open(config.state_directory))
+        authority = Authority.open(state.pki)
+        names = server_names(config.address, config.tls_names)
+        rng = random.SystemRandom()
+        store = ObjectStore(MemoryBackend(), Sequencer(epoch=state.next_epoch()))
+        stack.push_async_callback(store.close)
+        await own.first_objects(store, now=_now(), uid=_uid, rng=rng)
+        members = Members(
+            CredentialStore(state.members), adapters.kubernetes.connect, prepare=bind_admins
+        )
+        await stack.enter_async_context(members)
+        address = url_of(config.address, config.port)
+        assembly = Assembly(
+            store=store,
+            members=members,
+            custom=(),
+            documents={},
+            freshness=Freshness(bound_s=config.freshness_s),
+            clock=time.monotonic,
+            now=_now,
+            uid=_uid,
+            rng=rng,
+            server_address=address.removeprefix("https://"),
+        )
+        stack.push_async_callback(assembly.world.close)
+        stack.callback(assembly.begin())
+        metrics = RequestMetrics()
+        health = Health()
+        server = Server(
+            Edge(assembly.roots, health=health),
+            Options(
+                authenticator=Authentication(),
+                limits=Limits(body_bytes=config.body_limit_bytes),
+                observe=metrics.observe,
+            ),
+        )
+        watch_long_running(lambda: server.long_running)
+        context = authority.server_context(names)
+        host, port = await server.start(config.address, config.port, tls=context)
+        url = url_of(host, port)
+        file = KubeconfigFile(
+            config.kubeconfig, url=url, authority=authority.certificate, admin=authority.admin()
+        )
+        file.write(member.name for member in members)
+
+        async def rewrite(change: Change) -> None:
+            if change.kind in ("joined", "left"):
+                await asyncio.to_thread(file.write, [member.name for member in members])
+
+        stack.callback(members.on_change(rewrite))
+        gateway = Gateway(url, config.kubeconfig, members, assembly, server)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(assembly.world.run(), name="idle resources")
+                group.create_task(_renewing(authority, context, names), name="certificates")
+                log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)
+                ready(gateway)
+        finally:
+            health.stop()
+            await server.stop(grace_s=config.shutdown_grace_s)
+
+
+async def _renewing(authority: Authority, context: ssl.SSLContext, names: list[str]) -> None:
+    """Keep the server certificate from expiring under a gateway that runs for years."""
+    while True:
+        await asyncio.sleep(12 * 3600)
+        await asyncio.to_thread(authority.renew, context, names)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _uid() -> str:
+    return str(uuid.uuid4())

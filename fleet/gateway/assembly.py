@@ -1,0 +1,151 @@
+"""Members, view and roots of one gateway, put together.
+
+`fleet.app` makes the parts that touch the machine (files, sockets, clocks); here they become the
+three roots, and news of members finds its way into the view. Nothing here knows how a member is
+reached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleet.apiserver.documents import Documents
+from fleet.gateway import own
+from fleet.gateway.actions import Join, Leave
+from fleet.gateway.edge import Roots
+from fleet.gateway.roots import MemberRoot, MergedRoot
+from fleet.view.forward import Forwarder
+from fleet.view.openapi import UnitedOpenApi
+from fleet.view.reads import Reads
+from fleet.view.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+    from random import Random
+    from typing import Any
+
+    from fleet.apiserver.kinds import CustomKind
+    from fleet.apiserver.writing import Admission
+    from fleet.kube.discovery import Catalogue
+    from fleet.kube.resources import GroupVersionResource
+    from fleet.members.member import Member
+    from fleet.members.roster import Change, Members
+    from fleet.store.objects import ObjectStore
+    from fleet.view.merged import Freshness
+    from fleet.view.openapi import Publisher
+
+
+class Assembly:
+    """One gateway's view of its members. Used inside `async with members`."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        members: Members,
+        custom: Sequence[CustomKind],
+        documents: Mapping[str, bytes],
+        freshness: Freshness,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        uid: Callable[[], str],
+        rng: Random,
+        server_address: str,
+        admission: Sequence[Admission] = (),
+    ) -> None:
+        """`documents` are the OpenAPI documents of the custom kinds, by path."""
+        self._members = members
+        self._custom = {kind.resource.gvr: kind for kind in custom}
+        self._openapi = own.OwnOpenApi(documents)
+        self.own = own.build(
+            store,
+            custom,
+            openapi=self._openapi,
+            now=now,
+            uid=uid,
+            rng=rng,
+            admission=admission,
+            server_address=server_address,
+        )
+        self.world = World(
+            sequencer=store.sequencer,
+            store=store,
+            own=lambda: self.own.catalogue,
+            clock=clock,
+        )
+        self.forwarder = Forwarder(self.world)
+        self.reads = Reads(
+            self.world,
+            freshness=freshness,
+            columns_of=self._columns_of,
+            now=lambda: now().timestamp(),
+            rng=rng,
+        )
+        merged = MergedRoot(
+            self.world,
+            documents=Documents(
+                self._catalogue, UnitedOpenApi(self._publishers), server_address=server_address
+            ),
+            reads=self.reads,
+            forwarder=self.forwarder,
+            own=self.own,
+        )
+        self.roots = Roots(
+            merged=merged,
+            objects=self.own,
+            members=MemberRoot(members.get),
+            actions={"/fleet/join": Join(members), "/fleet/leave": Leave(members)},
+        )
+
+    def begin(self) -> Callable[[], None]:
+        """Take in the members that are here and follow the news; returns what ends that."""
+        for member in self._members:
+            self.world.admit(member)
+        return self._members.on_change(self._changed)
+
+    async def _changed(self, change: Change) -> None:
+        member: Member = change.member
+        match change.kind:
+            case "joined":
+                self.world.admit(member)
+            case "left":
+                await self.world.dismiss(member.name)
+            case "served":
+                await self.world.refresh(member.name)
+            case _:
+                return
+
+    async def _catalogue(self) -> Catalogue:
+        return self.world.catalogue()
+
+    def _columns_of(self, gvr: GroupVersionResource) -> Sequence[Mapping[str, Any]] | None:
+        kind = self._custom.get(gvr)
+        if kind is not None:
+            return kind.columns
+        for member in self._members:
+            definition = member.definitions.get(gvr)
+            if definition is not None:
+                return definition.columns
+        return None
+
+    def _publishers(self) -> Iterable[Publisher]:
+        """Members first: they understand what they publish; then the fleet's own kinds; then the
+        release, for what no member publishes now."""
+        served: set[str] = set()
+        for member in self._members:
+            served.update(member.openapi.index)
+            yield member.openapi
+        yield self._openapi
+        yield _Release(self._openapi, but=served)
+
+
+class _Release:
+    """The release's own documents, for paths that nobody else publishes."""
+
+    def __init__(self, openapi: own.OwnOpenApi, *, but: set[str]) -> None:
+        self._openapi = openapi
+        self.index = {path: content for path, content in openapi.release.items() if path not in but}
+
+    async def document(self, path: str) -> bytes | None:
+        return await self._openapi.document(path)
