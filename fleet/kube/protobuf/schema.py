@@ -4,7 +4,8 @@ Two generated files are joined here: the descriptor set (numbers and wire types)
 table (JSON names, pointers, omitempty). A parser is made per message type and takes one level of
 bytes only: a message inside stays bytes until it is asked for. So types need not be linked with
 each other, only those are made that are met, and nobody pays for a million nested messages before
-`rendering` has counted them.
+`rendering` has counted them. The price: of a message sent in two parts, which no known encoder
+does, the last part counts where protobuf would merge them.
 """
 
 from __future__ import annotations

@@ -164,8 +164,10 @@ def test_fields_v1_is_its_json(message: Messages, decoded: Decoded) -> None:
     pod = message("core.v1.Pod")()
     pod.metadata.managedFields.add(manager="kubectl").fieldsV1.Raw = b'{"f:spec":{}}'
     pod.metadata.managedFields.add().fieldsV1.SetInParent()
+    pod.metadata.managedFields.add().fieldsV1.Raw = b""
     assert decoded(pod, "v1", "Pod")["metadata"]["managedFields"] == [
         {"manager": "kubectl", "fieldsV1": {"f:spec": {}}},
+        {"fieldsV1": None},
         {"fieldsV1": None},
     ]
 
@@ -180,6 +182,7 @@ def test_json_and_schemas_of_custom_resource_definitions(
     schema.example.SetInParent()
     schema.enum.add(raw=b'"x"')
     schema.enum.add(raw=b"null")
+    schema.enum.add(raw=b"")
     schema.items.schema.type = "string"
     schema.additionalProperties.allows = True
     schema.additionalItems.allows = False
@@ -202,7 +205,7 @@ def test_json_and_schemas_of_custom_resource_definitions(
         "minimum": 0.5,
         "multipleOf": 1e-7,
         "minLength": 0,
-        "enum": ["x", None],
+        "enum": ["x", None, None],
         "items": {"type": "string"},
         "additionalProperties": True,
         "additionalItems": False,
