@@ -40,19 +40,33 @@ def int64(text: str) -> int | None:
     return number if -(1 << 63) <= number < 1 << 63 else None
 
 
-_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
+_UNIT = re.compile(r"[^.0-9]+")
 _SECONDS = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
 }  # fmt: skip
 
 
 def duration_s(text: str) -> float:
-    """Seconds in a Go duration (`7m58s`, `-1.5h`, `0`). Raises ValueError when it is none."""
-    body = text[1:] if text[:1] in ("+", "-") else text
+    """Seconds in a Go duration (`7m58s`, `-1.5h`, `0`).
+
+    Raises ValueError, in the words of time.ParseDuration, when it is none.
+    """
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return 0.0
+    if not rest:
+        raise ValueError(f"time: invalid duration {quoted(text)}")
     total = 0.0
-    if body != "0":
-        parts = list(_DURATION.finditer(body))
-        if not body or "".join(part[0] for part in parts) != body:
+    while rest:
+        number = _NUMBER.match(rest)
+        if number is None:
             raise ValueError(f"time: invalid duration {quoted(text)}")
-        total = sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+        unit = _UNIT.match(rest, number.end())
+        if unit is None:
+            raise ValueError(f"time: missing unit in duration {quoted(text)}")
+        if unit[0] not in _SECONDS:
+            raise ValueError(f"time: unknown unit {quoted(unit[0])} in duration {quoted(text)}")
+        total += float(number[0]) * _SECONDS[unit[0]]
+        rest = rest[unit.end() :]
     return -total if text[:1] == "-" else total

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fleet.errors import MethodNotAllowed, NotFound
+from fleet.errors import Details, MethodNotAllowed, NotFound
 from fleet.kube.resources import GroupVersionResource
 
 if TYPE_CHECKING:
@@ -162,12 +162,15 @@ def check(target: Target, resource: Resource) -> Subresource | None:
         if subresource is None:
             raise NotFound.path()
         served = subresource.verbs
-    across = target.verb == "create" and resource.namespaced and not target.namespace
+    # One request creates in one namespace, and deletes a collection in one only.
+    across = (
+        target.verb in ("create", "deletecollection")
+        and resource.namespaced
+        and not target.namespace
+    )
     if not target.verb or across or target.right not in served:
-        raise MethodNotAllowed.of(
-            group=target.gvr.group,
-            resource=target.gvr.resource,
-            verb=target.verb or target.method,
+        raise MethodNotAllowed(
+            "the server does not allow this method on the requested resource", details=Details()
         )
     return subresource
 

@@ -57,10 +57,26 @@ def test_durations(text: str, seconds: float) -> None:
     assert duration_s(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "-", "5", "s", "5x", "1h 2m", "1h-2m", ".s", "1e3s"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="time: invalid duration"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'time: invalid duration ""'),
+        ("-", 'time: invalid duration "-"'),
+        ("s", 'time: invalid duration "s"'),
+        (".s", 'time: invalid duration ".s"'),
+        ("5", 'time: missing unit in duration "5"'),
+        ("1h0", 'time: missing unit in duration "1h0"'),
+        ("0s0", 'time: missing unit in duration "0s0"'),
+        ("5x", 'time: unknown unit "x" in duration "5x"'),
+        ("1h 2m", 'time: unknown unit "h " in duration "1h 2m"'),
+        ("1h-2m", 'time: unknown unit "h-" in duration "1h-2m"'),
+        ("1e3s", 'time: unknown unit "e" in duration "1e3s"'),
+    ],
+)
+def test_what_is_no_duration(text: str, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
         duration_s(text)
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,7 @@ def test_a_path_that_does_not_fit_the_resource_is_not_found(method: str, path: s
     ("method", "path"),
     [
         ("POST", "/api/v1/pods"),
+        ("DELETE", "/api/v1/pods"),
         ("POST", "/api/v1/namespaces/a/pods/x/log"),
         ("DELETE", "/api/v1/namespaces/a/pods/x/status"),
         ("GET", "/api/v1/namespaces/a/bindings"),
@@ -231,7 +232,8 @@ def test_a_verb_that_is_not_served_is_refused(method: str, path: str) -> None:
     ("method", "path", "subresource"),
     [
         ("GET", "/api/v1/pods", None),
-        ("DELETE", "/api/v1/pods", None),
+        ("DELETE", "/api/v1/namespaces/a/pods", None),
+        ("DELETE", "/api/v1/nodes", None),
         ("GET", "/api/v1/watch/namespaces/a/pods/x", None),
         ("GET", "/api/v1/watch/pods/x", None),
         ("GET", "/api/v1/namespaces/a/pods/x/exec", "exec"),
