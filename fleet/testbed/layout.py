@@ -201,10 +201,13 @@ def free_ports(count: int) -> list[int]:
                 probe.bind((LOOPBACK, port))
             except OSError:
                 probe.close()
-                continue
-            taken.append(probe)
-        else:
-            raise TestbedError(f"no {count} free ports on {LOOPBACK} in {_PORTS}")
+            else:
+                taken.append(probe)
+        if len(taken) < count:
+            raise TestbedError(
+                f"{count} free ports are needed on {LOOPBACK}, "
+                f"but {_PORTS.start} to {_PORTS.stop - 1} have {len(taken)}"
+            )
         return [probe.getsockname()[1] for probe in taken]
     finally:
         for probe in taken:

@@ -216,7 +216,7 @@ class LocalCluster:
 
     async def pause_api(self) -> None:
         """Freeze the API server: connections stay open and nothing answers."""
-        self._api_process().send(signal.SIGSTOP)
+        await processes.pause(self._api_process())
 
     async def resume_api(self) -> None:
         """Undo `pause_api`."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_POLL_S = 0.001
 _INHERITED_IGNORES = (signal.SIGINT, signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM)
 
 
@@ -168,6 +169,14 @@ def recorded(run: Path) -> dict[str, Process]:
 def forget(run: Path, names: Collection[str]) -> None:
     for name in names:
         (run / f"{name}.json").unlink(missing_ok=True)
+
+
+async def pause(process: Process) -> None:
+    """Stop `process` by a signal and wait until it stands still; SIGCONT undoes it."""
+    if not process.send(signal.SIGSTOP):
+        raise TestbedError(f"{process.name} is not running and cannot be paused")
+    while process.alive and not process.paused:  # noqa: ASYNC110, a stop is told to the parent only
+        await asyncio.sleep(_POLL_S)
 
 
 async def stop(processes: Collection[Process], *, grace_s: float, limit_s: float = 10) -> None:
