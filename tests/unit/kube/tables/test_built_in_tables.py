@@ -105,6 +105,11 @@ CASES: list[tuple[tuple[str, str], dict[str, Any], list[Any]]] = [
         ["FailureTarget", "0/1", "", "…", "", "", "<none>"],
     ),
     (
+        ("batch", "jobs"),
+        named(status=status("FailureTarget", "Suspended")),
+        ["Suspended", "0/1", "", "…", "", "", "<none>"],
+    ),
+    (
         ("batch", "cronjobs"),
         spec(schedule="@daily"),
         ["@daily", "<none>", "<unset>", 0, "<none>", "…", "", "", "<none>"],
