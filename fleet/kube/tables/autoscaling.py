@@ -6,7 +6,7 @@ of its own and all other metrics in annotations, so both are read here.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -161,7 +161,7 @@ def _autoscaler(obj: Object) -> Cells:
     )
 
 
-_SPEC_DOC: Final[Any] = "autoscaling/v2.HorizontalPodAutoscalerSpec"
+_SPEC_DOC: Final = "autoscaling/v2.HorizontalPodAutoscalerSpec"
 
 PRINTERS: Final = {
     ("autoscaling", "horizontalpodautoscalers"): Printer(

@@ -98,13 +98,13 @@ def _pod_group(obj: Object) -> Cells:
         status = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
     if disrupted := conditions.get("DisruptionTarget"):
         status = text(disrupted, "reason")
-    reference = spec.get("podGroupTemplateRef")
+    workload = NONE
+    if isinstance(spec.get("podGroupTemplateRef"), dict):
+        workload = text(within(spec, "podGroupTemplateRef", "workload"), "workloadName")
     return (
         text(metadata, "name"),
         "Gang" if gang else "Basic",
-        text(within(spec, "podGroupTemplateRef", "workload"), "workloadName")
-        if isinstance(reference, dict)
-        else NONE,
+        workload,
         status,
         since(metadata, "creationTimestamp"),
     )
