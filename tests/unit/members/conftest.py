@@ -201,3 +201,84 @@ async def reflect(script: Script, sink: Recorder) -> AsyncIterator[Callable[...,
             return reflector
 
         yield start
+
+
+class FakeCluster:
+    """Enough of an API server to join: who it is, what it serves, empty lists."""
+
+    def __init__(self, uid: str = "uid-east") -> None:
+        self.uid = uid
+        self.requests: list[Request] = []
+        self.failure: Exception | Response | None = None
+        self.routes: dict[str, Any] = {
+            "/version": {"gitVersion": "v1.36.3", "major": "1", "minor": "36"},
+            "/readyz": b"ok",
+            "/api": {"kind": "APIVersions", "versions": ["v1"]},
+            "/api/v1": resource_list("v1", ("pods", "Pod", True)),
+            "/apis": {"kind": "APIGroupList", "groups": []},
+            "/openapi/v3": {"paths": {}},
+        }
+        self.streams: list[Stream] = []
+        self.transports: list[FakeTransport] = []
+        self.transports_closed = asyncio.Event()
+
+    def asked(self, path: str) -> int:
+        return sum(request.path == path for request in self.requests)
+
+    async def handle(self, request: Request) -> Response:
+        self.requests.append(request)
+        if isinstance(self.failure, Exception):
+            raise self.failure
+        if self.failure is not None:
+            return self.failure
+        if request.path == "/api/v1/namespaces/kube-system":
+            return ok({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": self.uid}})
+        if request.param("watch") == "true":
+            stream = Stream(bookmark(10, ends=True))
+            if request.param("fieldSelector") is None:
+                self.streams.append(stream)
+            return ok(stream)
+        if request.path in self.routes:
+            answer = self.routes[request.path]
+            return answer if isinstance(answer, Response) else ok(answer)
+        return failed(404, "NotFound", "the server could not find the requested resource")
+
+    def connect(self, kubeconfig: bytes = b"") -> FakeTransport:
+        transport = FakeTransport(self, kubeconfig)
+        self.transports.append(transport)
+        return transport
+
+
+class FakeTransport:
+    """A transport to a `FakeCluster`."""
+
+    def __init__(self, cluster: FakeCluster, kubeconfig: bytes = b"") -> None:
+        self.cluster = cluster
+        self.kubeconfig = kubeconfig
+        self.credentials_expire_at = None
+        self.closed = False
+
+    async def handle(self, request: Request) -> Response:
+        assert not self.closed
+        return await self.cluster.handle(request)
+
+    async def aclose(self) -> None:
+        self.closed = True
+        self.cluster.transports_closed.set()
+
+
+def resource_list(group_version: str, *rows: tuple[str, str, bool]) -> dict[str, Any]:
+    return {
+        "kind": "APIResourceList",
+        "groupVersion": group_version,
+        "resources": [
+            {"name": name, "kind": kind, "namespaced": namespaced, "singularName": "",
+             "verbs": ["get", "list", "watch"]}
+            for name, kind, namespaced in rows
+        ],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def east() -> FakeCluster:
+    return FakeCluster()
