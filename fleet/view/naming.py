@@ -118,14 +118,15 @@ def member_name_problem(name: str) -> str:
 
 
 def _close(member: str, members: Collection[str]) -> list[str]:
-    return get_close_matches(member, list(members), n=1)
+    return sorted(get_close_matches(member, list(members), n=2))
 
 
 def _no_such_member(head: str, tail: str, members: Collection[str]) -> str:
     if not members:
         return f'no member "{tail}": the fleet has none yet, see fleet join'
     if close := _close(tail, members):
-        return f'no member "{tail}"; did you mean "{join(head, close[0])}"?'
+        meant = " or ".join(f'"{join(head, member)}"' for member in close)
+        return f'no member "{tail}"; did you mean {meant}?'
     listed = sorted(members)
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return f'no member "{tail}"; members: {", ".join(listed[:_LISTED])}{more}'

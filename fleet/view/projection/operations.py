@@ -143,9 +143,9 @@ class _Translator:
             case ["metadata", key] if key in (self.coordinate, "resourceVersion"):
                 return key
         node, rest = self._descend(tokens)
-        if node is None or (rest and not self._decides(node, rest)):
-            return None
-        return (id(node), *rest)
+        if rest:
+            return object() if self._decides(node, rest) else None
+        return None if node is None else id(node)
 
     # -- remove
 
@@ -157,6 +157,9 @@ class _Translator:
                 return [{"op": "add", "path": operation["path"], "value": {}}]
             case ["metadata", key, entry] if (key, entry) in _MARKS:
                 return []
+        node, rest = self._descend(tokens)
+        if self._decides(node, rest):
+            self._refuse_part(operation, tokens)
         return [*self._ensure(tokens), operation]
 
     # -- add, replace and test
@@ -275,8 +278,8 @@ class _Translator:
         if node is None:
             return [operation]
         if rest:
-            if self._decides(node, rest):
-                self._refuse_part(operation, node, tokens)
+            if self._decides(node, rest) and not self._tests_kind(operation, node, rest):
+                self._refuse_part(operation, tokens)
             return [operation]
         value = operation["value"]
         if not node.to:
@@ -303,19 +306,22 @@ class _Translator:
         return node, []
 
     @staticmethod
-    def _decides(node: Node, rest: list[str]) -> bool:
+    def _decides(node: Node | None, rest: list[str]) -> bool:
         """Whether a field inside a typed reference is one that its name's reading hangs on."""
-        return node.typed is not None and len(rest) == 1 and rest[0] in node.typed.deciding
+        typed = node.typed if node is not None else None
+        return typed is not None and len(rest) == 1 and rest[0] in typed.deciding
 
-    def _refuse_part(self, operation: Operation, node: Node, tokens: list[str]) -> None:
+    @staticmethod
+    def _tests_kind(operation: Operation, node: Node, rest: list[str]) -> bool:
         assert node.typed is not None
-        if operation["op"] == "test" and tokens[-1] in (node.typed.kind, node.typed.group):
-            return
+        return operation["op"] == "test" and rest[0] in (node.typed.kind, node.typed.group)
+
+    def _refuse_part(self, operation: Operation, tokens: list[str]) -> None:
         self.stripper.causes.append(
             Cause(
                 "FieldValueInvalid",
-                f'Invalid value: "{operation["value"]}": how {tokens[-1]} is read depends on the '
-                f"rest of the reference; {operation['op']} it as a whole",
+                f"Invalid value: how a reference is read depends on {tokens[-1]}; "
+                f"{operation['op']} the reference as a whole",
                 _field(tokens),
             )
         )

@@ -464,6 +464,12 @@ def test_a_json_patch_that_fails_in_the_fleet_is_never_carried_out(
         (POD, {"op": "replace", "path": "/metadata/resourceVersion", "value": "1"}, Conflict),
         (POD, {"op": "replace", "path": "/metadata/namespace", "value": "x.east"}, BadRequest),
         (BINDING, {"op": "replace", "path": "/roleRef/name", "value": "x.east"}, Invalid),
+        (EVENT, {"op": "remove", "path": "/involvedObject/kind"}, Invalid),
+        (
+            EVENT,
+            {"op": "move", "from": "/related/name", "path": "/involvedObject/name"},
+            BadRequest,
+        ),
         (POD, {"op": "copy", "from": "/spec/nodeName", "path": "/metadata/labels/n"}, BadRequest),
         (POD, {"op": "move", "from": "/metadata/labels", "path": "/metadata/x"}, BadRequest),
     ],
