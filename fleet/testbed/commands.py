@@ -69,7 +69,7 @@ async def up(
     chosen = list(names) or default_names(count)
     for name in chosen:
         _check_name(name)
-    home = home or layout.state_home()
+    home = (home or layout.state_home()).absolute()
     for program in components.ALL:
         if program != components.GATEKEEPER:
             await binaries.ensure(program, progress=progress)
@@ -115,7 +115,7 @@ async def down(
     _check_provider(provider)
     for name in names:
         _check_name(name)
-    home = home or layout.state_home()
+    home = (home or layout.state_home()).absolute()
     if not home.exists():
         return []
     async with _turn(home, progress):
@@ -129,7 +129,7 @@ async def status(
 ) -> list[MemberStatus]:
     """What members there are and how they are; `names` narrows it."""
     _check_provider(provider)
-    home = home or layout.state_home()
+    home = (home or layout.state_home()).absolute()
     found = [name for name in layout.members(home) if not names or name in names]
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(_look(home / name), name=f"status of {name}") for name in found]

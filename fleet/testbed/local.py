@@ -68,7 +68,7 @@ class LocalCluster:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self.name = name
-        self._root = root
+        self._root = root.absolute() if root is not None else None
         self._temporary: str | None = None
         if nodes is None:
             nodes = shape.DEFAULT if KWOK in components else ()
