@@ -80,10 +80,13 @@ def create(
     `schema` and `status_subresource` matter to custom resources only. `namespace` is "" for
     cluster-scoped kinds.
 
-    Raises BadRequest when the object names another namespace, Invalid when it must not be stored.
+    Raises BadRequest when the object names another namespace or a revision, Invalid when it must
+    not be stored.
     """
     filled = apply_defaults(group, version, kind, obj, schema=schema)
     metadata = filled["metadata"]
+    if metadata.get("resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
     _match_namespace(metadata, namespace)
     if metadata.get("generateName") and not metadata.get("name"):
         metadata["name"] = generate_name(metadata["generateName"], random=random)
@@ -109,10 +112,22 @@ def update(
 ) -> Object:
     """A decoded object as it is to replace `old`: defaulted, prepared and validated.
 
-    Raises BadRequest when the object names another namespace, Invalid when it must not be stored.
+    Raises BadRequest when the object has another name or namespace, Invalid when it must not be
+    stored.
     """
     filled = apply_defaults(group, version, kind, new, schema=schema)
-    _match_namespace(filled["metadata"], namespace)
+    metadata, name = filled["metadata"], old["metadata"].get("name", "")
+    if not metadata.get("name"):
+        raise BadRequest(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be "
+            "provided"
+        )
+    if metadata["name"] != name:
+        raise BadRequest(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({name})"
+        )
+    _match_namespace(metadata, namespace)
     prepared = prepare_update(
         group, version, kind, old, filled,
         subresource=subresource, status_subresource=status_subresource,

@@ -35,8 +35,8 @@ def apply_json_patch(doc: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     """
     if len(operations) > MAX_OPERATIONS:
         raise RequestTooLarge(
-            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got "
-            f"{len(operations)}"
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{MAX_OPERATIONS}, got {len(operations)}"
         )
     document = copy.deepcopy(doc)
     try:
@@ -50,30 +50,31 @@ def apply_json_patch(doc: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     return document
 
 
-def check_operations(patch: Any) -> list[Mapping[str, Any]]:
-    """`patch` as a list of operations.
+def check_operations(patch: Any, *, strict: bool) -> list[Mapping[str, Any]]:
+    """`patch` as a list of operations; `strict` is how field validation reads it.
 
     Raises BadRequest when it is anything else.
     """
     if patch is None:
         return []
+    prefix = "error decoding patch: json" if strict else "json"
     if not isinstance(patch, list):
+        target = "[]handlers.jsonPatchOp" if strict else "jsonpatch.Patch"
         raise BadRequest(
-            f"error decoding patch: json: cannot unmarshal {_word(patch)} into Go value of type "
-            "[]handlers.jsonPatchOp"
+            f"{prefix}: cannot unmarshal {_word(patch)} into Go value of type {target}"
         )
     for operation in patch:
         if not isinstance(operation, dict):
+            target = "handlers.jsonPatchOp" if strict else "jsonpatch.Operation"
             raise BadRequest(
-                f"error decoding patch: json: cannot unmarshal {_word(operation)} into Go value "
-                "of type handlers.jsonPatchOp"
+                f"{prefix}: cannot unmarshal {_word(operation)} into Go value of type {target}"
             )
-        for name in ("op", "path", "from"):
+        for name in ("op", "path", "from") if strict else ():
             value = operation.get(name)
             if value is not None and not isinstance(value, str):
                 raise BadRequest(
-                    f"error decoding patch: json: cannot unmarshal {_word(value)} into Go struct "
-                    f"field jsonPatchOp.{name} of type string"
+                    f"{prefix}: cannot unmarshal {_word(value)} into Go struct field "
+                    f"jsonPatchOp.{name} of type string"
                 )
     return patch
 

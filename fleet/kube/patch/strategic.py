@@ -38,7 +38,6 @@ _SET_ORDER: Final = "$setElementOrder"
 _BAD_RETAIN_KEYS: Final = "invalid patch format of retainKeys"
 _BAD_PRIMITIVE_LIST: Final = "invalid patch format of primitive list"
 _BAD_SET_ORDER: Final = "invalid patch format of setElementOrder list"
-_NO_LIST_OF_LISTS: Final = "lists of lists are not supported"
 _REJECTED: Final = "the server rejected our request due to an error in our request"
 
 
@@ -231,7 +230,7 @@ def _element_type(*lists: list[Any]) -> type:
     found: str | None = None
     for element in [e for each in lists for e in each]:
         name = go_type(element)
-        if name == "[]interface {}":
+        if found is None and name == "[]interface {}":
             raise Invalid(_REJECTED, details=Details())
         if found is not None and name != found:
             raise _refused(f"list element types are not identical: {go_print(list(lists))}")

@@ -14,7 +14,14 @@ from fleet.kube.patch.json_patch import apply_json_patch, check_operations, stri
 from fleet.kube.patch.merge_patch import apply_merge_patch
 from fleet.kube.patch.ordering import go_print
 from fleet.kube.patch.strategic import apply_strategic_merge_patch
-from fleet.kube.schema.fields import FieldValidation, TypeMismatch, conform
+from fleet.kube.schema.fields import (
+    NO_KIND,
+    NOT_AN_OBJECT,
+    FieldValidation,
+    TypeMismatch,
+    conform,
+    wrong_kind,
+)
 from fleet.kube.schema.reading import Unreadable, parse_json, repeated_fields
 
 if TYPE_CHECKING:
@@ -55,18 +62,19 @@ def apply_patch(
     if media_type not in accepted:
         raise UnsupportedMediaType.of(accepted)
     strategic = media_type == STRATEGIC_MERGE_PATCH
+    strict = validation is not FieldValidation.IGNORE
     try:
         patch = parse_json(patch_body)
     except Unreadable as error:
         raise BadRequest(f"{'' if strategic else 'error decoding patch: '}{error}") from error
     problems: list[str] = []
     if media_type == JSON_PATCH:
-        operations = check_operations(patch)
+        operations = check_operations(patch, strict=strict)
         problems += [f"json patch {text}" for text in repeated_fields(patch)]
         problems += strict_problems(operations)
         patched = apply_json_patch(current, operations)
     else:
-        _check_object(patch, strategic=strategic)
+        _check_object(patch, strategic=strategic, strict=strict)
         problems += repeated_fields(patch)
         if strategic:
             assert schema is not None
@@ -75,7 +83,9 @@ def apply_patch(
             patched = apply_merge_patch(current, patch)
     shown = go_print(patch) if strategic else json.dumps(patched, separators=(",", ":"))
     if not isinstance(patched, dict):
-        raise _invalid(shown, f"json: cannot unmarshal {type(patched).__name__} into Go value")
+        word = "array" if isinstance(patched, list) else "value"
+        raise _invalid(shown, f"{NO_KIND}: {NOT_AN_OBJECT.format(word)}")
+    _keep_kind(patched, current, shown, strategic=strategic)
     try:
         held, unknown = (
             conform(patched, schema, unstructured=strategic) if schema else (patched, ())
@@ -91,15 +101,29 @@ def apply_patch(
     return held
 
 
-def _check_object(patch: Any, *, strategic: bool) -> None:
-    if patch is None and not strategic:
+def _check_object(patch: Any, *, strategic: bool, strict: bool) -> None:
+    if isinstance(patch, dict) or (patch is None and strategic):
+        return
+    if patch is None or (not strict and not strategic and not isinstance(patch, list)):
         raise BadRequest("Invalid JSON Patch")
-    if patch is not None and not isinstance(patch, dict):
+    if strict or strategic:
         word = {list: "array", str: "string", bool: "bool"}.get(type(patch), "number")
         raise BadRequest(
             f"{'' if strategic else 'error decoding patch: '}json: cannot unmarshal {word} into Go "
             "value of type map[string]interface {}"
         )
+
+
+def _keep_kind(
+    patched: dict[str, Any], current: dict[str, Any], shown: str, *, strategic: bool
+) -> None:
+    """A patch cannot make another kind of the object; a strategic one is not even asked."""
+    own_version, own_kind = current.get("apiVersion", ""), current.get("kind", "")
+    version = patched.get("apiVersion") or own_version
+    kind = patched.get("kind") or own_kind
+    if not strategic and (version, kind) != (own_version, own_kind):
+        raise _invalid(shown, wrong_kind(version, kind, api_version=own_version, own=own_kind))
+    patched |= {f: v for f, v in (("apiVersion", own_version), ("kind", own_kind)) if v}
 
 
 def _invalid(shown: str, why: str) -> Invalid:

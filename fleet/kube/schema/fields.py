@@ -20,13 +20,19 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.errors import BadRequest
+from fleet.errors import BadRequest, Cause, Invalid
 from fleet.kube.quantity import InvalidQuantity, as_stored
-from fleet.kube.schema.documents import GoField, go_fields
+from fleet.kube.schema.documents import GoField, go_fields, schema_for
 from fleet.kube.schema.reading import Number, Repeated, Unreadable, parse_json, parse_yaml
 
 if TYPE_CHECKING:
     from fleet.kube.schema.model import GroupVersionKind, Schema
+
+NO_KIND: Final = "couldn't get version/kind; json parse error"
+NOT_AN_OBJECT: Final = (
+    "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string "
+    '"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }}'
+)
 
 _STRICT_LIMIT: Final = 100
 _INT_BOUNDS: Final = {
@@ -47,20 +53,23 @@ class FieldValidation(StrEnum):
     IGNORE = "Ignore"
 
     @classmethod
-    def of(cls, parameter: str | None) -> FieldValidation:
-        """The parameter's value; unset means Warn.
+    def of(cls, parameter: str | None, *, options: str = "CreateOptions") -> FieldValidation:
+        """The parameter's value; unset means Warn. `options` is the kind that carries it.
 
-        Raises BadRequest for any other word.
+        Raises Invalid for any other word.
         """
         if not parameter:
             return cls.WARN
         try:
             return cls(parameter)
         except ValueError:
-            raise BadRequest(
-                f'fieldValidation: Unsupported value: "{parameter}": '
-                'supported values: "", "Ignore", "Strict", "Warn"'
-            ) from None
+            cause = Cause(
+                "FieldValueNotSupported",
+                f'Unsupported value: "{parameter}": supported values: "", "Ignore", "Strict", '
+                '"Warn"',
+                "fieldValidation",
+            )
+            raise Invalid.of(group="meta.k8s.io", kind=options, name="", causes=(cause,)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +101,21 @@ def decode(
     """
     group, version, kind_name = kind
     api_version = f"{group}/{version}" if group else version
-    repeats = ""
+    is_yaml, repeats = media_type == "application/yaml", ""
+    unrecognized = f"the object provided is unrecognized (must be of type {kind_name}): "
     try:
-        if media_type == "application/yaml":
+        if is_yaml:
             value, repeats = parse_yaml(body)
         else:
             value = parse_json(body)
     except Unreadable as error:
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of type {kind_name}): couldn't get "
-            f"version/kind; json parse error: {error} ({_summary(body)})"
-        ) from error
+        reason = str(error) if is_yaml else f"{NO_KIND}: {error}"
+        raise BadRequest(f"{unrecognized}{reason} ({_summary(body)})") from error
+    if value is None:
+        value = {}
     if not isinstance(value, dict):
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of type {kind_name}): couldn't get "
-            f"version/kind; json parse error: json: cannot unmarshal {_word(value)} into Go value "
-            'of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
-            f'Kind string "json:\\"kind,omitempty\\"" }} ({_summary(body)})'
-        )
+        reason = f"{NO_KIND}: {NOT_AN_OBJECT.format(_word(value))}"
+        raise BadRequest(f"{unrecognized}{reason} ({_summary(body)})")
     _check_kind(value, api_version=api_version, kind=kind_name)
     value.setdefault("apiVersion", api_version)
     value.setdefault("kind", kind_name)
@@ -130,17 +136,28 @@ def decode(
 
 
 def _check_kind(value: dict[str, Any], *, api_version: str, kind: str) -> None:
-    given_version, given_kind = value.get("apiVersion") or "", value.get("kind") or ""
-    if given_version and given_version != api_version:
+    given_version = value.get("apiVersion") or api_version
+    given_kind = value.get("kind") or kind
+    if (given_version, given_kind) == (api_version, kind):
+        return
+    group, _, version = str(given_version).rpartition("/")
+    same_group = group == api_version.rpartition("/")[0]
+    if given_kind == kind and same_group and schema_for(group, version, kind) is not None:
         raise BadRequest(
             f"the API version in the data ({given_version}) does not match the expected API "
             f"version ({api_version})"
         )
-    if given_kind and given_kind != kind:
-        raise BadRequest(
-            f'{given_kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a '
-            f"{kind}: the kind in the data does not match the kind of the URL"
-        )
+    reason = wrong_kind(str(given_version), str(given_kind), api_version=api_version, own=kind)
+    raise BadRequest(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {reason}')
+
+
+def wrong_kind(given_version: str, given_kind: str, *, api_version: str, own: str) -> str:
+    """Why an object of the given kind is none of kind `own`, as upstream's scheme puts it."""
+    group, _, version = given_version.rpartition("/")
+    if schema_for(group, version, given_kind) is None:
+        return f'no kind "{given_kind}" is registered for version "{given_version}"'
+    package = api_version.rpartition("/")[0].partition(".")[0] or "core"
+    return f"converting ({version}.{given_kind}) to ({package}.{own}): unknown conversion"
 
 
 def conform(
@@ -170,13 +187,16 @@ class _Walk:
         if text not in self.problems and len(self.problems) < _STRICT_LIMIT:
             self.problems.append(text)
 
-    def mismatch(self, value: Any, go_type: str, *, word: str = "") -> TypeMismatch:
+    def mismatch(
+        self, value: Any, go_type: str, *, struct: bool = False, number: bool = False
+    ) -> TypeMismatch:
+        """`struct` and `number` say what the Go type is: they are worded differently."""
         if self.unstructured:
-            return TypeMismatch(_cannot_convert(value, go_type))
+            return TypeMismatch(_cannot_convert(value, go_type, struct=struct))
         where = f"{self.struct_name}.{'.'.join(self.stack)}"
+        word = f"number {value!r}" if number and _is_number(value) else _word(value)
         return TypeMismatch(
-            f"json: cannot unmarshal {word or _word(value)} into Go struct field {where} of type "
-            f"{go_type}"
+            f"json: cannot unmarshal {word} into Go struct field {where} of type {go_type}"
         )
 
     def entries(self, value: dict[str, Any], path: str) -> list[tuple[str, Any]]:
@@ -261,7 +281,7 @@ class _Walk:
             return self.int_or_string(item)
         if schema.is_struct:
             if not isinstance(item, dict):
-                raise self.mismatch(item, go_type)
+                raise self.mismatch(item, go_type, struct=True)
             return self.struct(item, schema, path)
         if schema.type == "array":
             return self.array(item, schema, go_type, path)
@@ -294,16 +314,16 @@ class _Walk:
         kind = schema.type
         if kind == "string":
             if not isinstance(item, str):
-                raise self.mismatch(item, go_type, word="number" if _is_number(item) else "")
+                raise self.mismatch(item, go_type)
             return _bytes(item) if schema.format == "byte" else item
         if kind == "boolean":
             if not isinstance(item, bool):
-                raise self.mismatch(item, go_type, word="number" if _is_number(item) else "")
+                raise self.mismatch(item, go_type)
             return item
         if kind == "integer":
             low, high = _INT_BOUNDS.get(schema.format, _INT_BOUNDS["int64"])
             if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
-                raise self.mismatch(item, go_type)
+                raise self.mismatch(item, go_type, number=True)
             return item
         if kind == "number":
             if not _is_number(item):
@@ -325,7 +345,7 @@ class _Walk:
             return item
         low, high = _INT_BOUNDS["int32"]
         if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
-            raise self.mismatch(item, "int32")
+            raise self.mismatch(item, "int32", number=True)
         return item
 
     def custom(self, item: Any, schema: Schema, path: str) -> Any:
@@ -407,21 +427,21 @@ def _bytes(text: str) -> str:
         raise TypeMismatch(f"illegal base64 data at input byte {index}") from None
 
 
-def _cannot_convert(item: Any, go_type: str) -> str:
+def _cannot_convert(item: Any, go_type: str, *, struct: bool) -> str:
     """What apimachinery's unstructured converter says about a value of the wrong type."""
-    if isinstance(item, dict | list):
-        source, kind = ("map", "map") if isinstance(item, dict) else ("slice", "slice")
-    else:
-        word = "bool" if isinstance(item, bool) else type(item).__name__
-        source = kind = {"str": "string", "int": "int64", "Number": "float64"}.get(word, word)
+    word = type(item).__name__
+    kind = {
+        "dict": "map", "Repeated": "map", "list": "slice", "str": "string", "int": "int64",
+        "Number": "float64", "float": "float64",
+    }.get(word, word)  # fmt: skip
     if go_type.startswith("[]"):
         return f"cannot restore slice from {kind}"
     if go_type.startswith("map[") or go_type == "v1.ResourceList":
         return f"cannot restore map from {kind}"
     plain = go_type.rpartition(".")[2]
-    if plain[:1].isupper() and plain != go_type and not isinstance(item, str):
+    if struct:
         return f"cannot restore struct from: {kind}"
-    if source == "int64" and go_type == "string":
+    if kind == "int64" and go_type == "string":
         return f"cannot convert int64 to {go_type}"
     return f"unrecognized type: {plain}"
 
@@ -437,7 +457,7 @@ def _word(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     if isinstance(value, int | float):
-        return f"number {value!r}"
+        return "number"
     if isinstance(value, list):
         return "array"
     return "object" if isinstance(value, dict) else "null"

@@ -55,8 +55,32 @@ def parse_json(body: bytes) -> Any:
         return json.loads(
             body, object_pairs_hook=_object, parse_float=Number, parse_constant=_no_constant
         )
+    except json.JSONDecodeError as error:
+        raise Unreadable(_go_syntax_error(error)) from error
     except (ValueError, RecursionError) as error:
-        raise Unreadable(str(error) or "nested too deeply") from error
+        raise Unreadable(str(error) or "exceeded max depth") from error
+
+
+_GO_PLACES = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": (
+        "looking for beginning of object key string"
+    ),
+    "Expecting ':' delimiter": "after object key",
+    "Expecting ',' delimiter": "after object key:value pair",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+}
+
+
+def _go_syntax_error(error: json.JSONDecodeError) -> str:
+    """What encoding/json says about the same fault."""
+    place = _GO_PLACES.get(error.msg)
+    if error.pos >= len(error.doc.rstrip()) or "Unterminated string" in error.msg:
+        return "unexpected end of JSON input"
+    if place is None:
+        return f"{error.msg} at offset {error.pos}"
+    return f"invalid character '{error.doc[error.pos]}' {place}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -177,7 +201,7 @@ def parse_yaml(body: bytes) -> tuple[Any, str]:
     try:
         value = loader.get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Unreadable(f"error converting YAML to JSON: {_one_line(error)}") from error
+        raise Unreadable(_yaml_error(error)) from error
     finally:
         loader.dispose()
     return value, _repeats(loader.repeats)
@@ -188,5 +212,7 @@ def _repeats(lines: Iterable[str]) -> str:
     return f"yaml: unmarshal errors:\n{found}" if found else ""
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def _yaml_error(error: BaseException) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or " ".join(str(error).split())
+    return f"yaml: line {mark.line + 1}: {problem}" if mark else f"yaml: {problem}"
