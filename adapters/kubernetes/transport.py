@@ -219,6 +219,7 @@ class Stream(AsyncIterator[bytes]):
         try:
             piece = await self._answer.content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._answer.close()
             raise failure(error, self._what) from error
         if not piece:
             self._answer.release()
@@ -240,12 +241,16 @@ def failure(error: Exception, what: str) -> TransportError:
                 "tls-server-name"
             )
             return TransportError(f"{what}: {why}", sent=False)
-        case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+        case aiohttp.ClientHttpProxyError():
+            return TransportError(f"{what}: the proxy answers {error.status}", sent=False)
+        case aiohttp.ClientConnectorError():
             return TransportError(f"{what}: cannot connect: {_reason(error)}", sent=False)
         case aiohttp.ConnectionTimeoutError():
             return TransportError(f"{what}: no connection within the time limit", sent=False)
         case TimeoutError():
             return TransportError(f"{what}: no answer within the time limit")
+        case aiohttp.ClientResponseError():
+            return TransportError(f"{what}: what answers there speaks no HTTP")
         case aiohttp.ClientPayloadError():
             return TransportError(f"{what}: the answer broke off")
         case _:
