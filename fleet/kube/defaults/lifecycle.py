@@ -198,6 +198,8 @@ def prepare_create(
         case ("apps", "DaemonSet"):
             annotations = metadata.setdefault("annotations", {})
             annotations[_TEMPLATE_GENERATION] = str(max(1, _template_generation(metadata)))
+        case ("coordination.k8s.io", "Lease"):
+            _drop_coordination(new)
         case ("batch", "Job"):
             if not new["spec"].get("manualSelector"):
                 _select_own_pods(new)
@@ -332,6 +334,8 @@ def _strategy_update(new: Object, old: Object, *, key: tuple[str, str]) -> None:
             _data_sources(new.get("spec", {}))
         case ("", "ServiceAccount"):
             _clean_secret_references(new)
+        case ("coordination.k8s.io", "Lease"):
+            _drop_coordination(new)
         case ("apps", "DaemonSet"):
             generation = _template_generation(old["metadata"])
             if new["spec"].get("template") != old["spec"].get("template"):
@@ -407,6 +411,12 @@ def _data_sources(spec: Object) -> None:
         spec["dataSourceRef"] = copy.deepcopy(source)
     elif reference and not source and not reference.get("namespace"):
         spec["dataSource"] = copy.deepcopy(reference)
+
+
+def _drop_coordination(lease: Object) -> None:
+    """Coordinated leader election is off by default; its fields are not kept."""
+    for field in ("strategy", "preferredHolder"):
+        lease.get("spec", {}).pop(field, None)
 
 
 def _clean_secret_references(account: Object) -> None:

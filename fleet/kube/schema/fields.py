@@ -26,6 +26,8 @@ from fleet.kube.schema.documents import GoField, go_fields, schema_for
 from fleet.kube.schema.reading import Number, Repeated, Unreadable, parse_json, parse_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fleet.kube.schema.model import GroupVersionKind, Schema
 
 NO_KIND: Final = "couldn't get version/kind; json parse error"
@@ -199,18 +201,14 @@ class _Walk:
             f"json: cannot unmarshal {word} into Go struct field {where} of type {go_type}"
         )
 
-    def entries(self, value: dict[str, Any], path: str) -> list[tuple[str, Any]]:
-        """The fields of an object, a repeated one once and merged as Go would."""
-        if not isinstance(value, Repeated):
-            return list(value.items())
-        merged: dict[str, Any] = {}
-        for name, item in value.pairs:
-            if name in merged:
+    def entries(self, value: dict[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+        """The fields of an object in order; a repeated one is reported and comes again."""
+        seen: set[str] = set()
+        for name, item in value.pairs if isinstance(value, Repeated) else value.items():
+            if name in seen:
                 self.report("duplicate", path, name)
-                if isinstance(merged[name], dict) and isinstance(item, dict):
-                    item = {**merged[name], **item}
-            merged[name] = item
-        return list(merged.items())
+            seen.add(name)
+            yield name, item
 
     def struct(self, value: dict[str, Any], schema: Schema, path: str) -> dict[str, Any]:
         encodings = go_fields(schema.definition)
@@ -229,7 +227,7 @@ class _Walk:
             where = f"{path}.{name}" if path else name
             held = self.field(item, child, encoding, where)
             if held is not _MISSING:
-                result[name] = held
+                result[name] = _merged(result.get(name), held)
             del self.stack[depth:]
             self.struct_name = name_before
         for name, encoding in encodings.items():
@@ -288,14 +286,16 @@ class _Walk:
         if (values := schema.values) is not None:
             if not isinstance(item, dict):
                 raise self.mismatch(item, go_type)
-            inner = _element(go_type)
-            return {
-                name: self.zero(values, inner)
-                if entry is None
-                else self.value(entry, values, inner, f"{path}.{name}")
-                for name, entry in self.entries(item, path)
-            }
+            return self.map(item, values, _element(go_type), path)
         return self.scalar(item, schema, go_type)
+
+    def map(self, item: dict[str, Any], values: Schema, go_type: str, path: str) -> Any:
+        return {
+            name: self.zero(values, go_type)
+            if entry is None
+            else self.value(entry, values, go_type, f"{path}.{name}")
+            for name, entry in self.entries(item, path)
+        }
 
     def array(self, item: Any, schema: Schema, go_type: str, path: str) -> Any:
         if not isinstance(item, list):
@@ -361,15 +361,21 @@ class _Walk:
             return [self.custom(e, items, f"{path}[{i}]") for i, e in enumerate(item)]
         if not isinstance(item, dict):
             return item
-        result = {}
+        result: dict[str, Any] = {}
         for name, entry in self.entries(item, path):
             child = schema.field(name) or schema.values
             if child is None and not schema.preserve_unknown_fields:
                 self.report("unknown", path, name)
                 continue
             where = f"{path}.{name}" if path else name
-            result[name] = entry if child is None else self.custom(entry, child, where)
+            held = entry if child is None else self.custom(entry, child, where)
+            result[name] = _merged(result.get(name), held)
         return result
+
+
+def _merged(before: Any, held: Any) -> Any:
+    """A repeated field: objects merge, as Go decodes into the same struct twice."""
+    return {**before, **held} if isinstance(before, dict) and isinstance(held, dict) else held
 
 
 def _empty(held: Any, schema: Schema, go_type: str) -> bool:

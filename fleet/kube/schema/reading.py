@@ -80,7 +80,8 @@ def _go_syntax_error(error: json.JSONDecodeError) -> str:
         return "unexpected end of JSON input"
     if place is None:
         return f"{error.msg} at offset {error.pos}"
-    return f"invalid character '{error.doc[error.pos]}' {place}"
+    character = error.doc[error.pos]
+    return "invalid character '" + ("\\'" if character == "'" else character) + f"' {place}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

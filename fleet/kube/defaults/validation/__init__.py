@@ -45,7 +45,7 @@ _NAME_RULES: Final[Mapping[GroupKind, NameRule]] = MappingProxyType(
     {
         ("", "Event"): names.path_segment,
         ("", "Namespace"): names.dns_label,
-        ("", "Service"): names.dns_1035_label,
+        ("", "Service"): names.dns_label,
         ("apps", "StatefulSet"): names.dns_label,
         ("policy", "PodDisruptionBudget"): names.path_segment,
         (_RBAC, "ClusterRole"): names.path_segment,
@@ -123,6 +123,13 @@ def needs_revision(group: str, kind: str, *, custom: bool = False) -> bool:
     return custom or (group, kind) in _NEEDS_REVISION
 
 
+def _core_finalizers(key: GroupKind, schema: Schema | None) -> bool:
+    """Whether bare finalizers must be standard ones: leases, events and custom resources differ."""
+    if schema is not None and schema.custom:
+        return False
+    return key[0] not in ("coordination.k8s.io", "events.k8s.io", "apiextensions.k8s.io")
+
+
 def validate_create(
     group: str,
     version: str,
@@ -138,7 +145,13 @@ def validate_create(
     """
     problems, key = Problems(), (group, kind)
     rule = _NAME_RULES.get(key, names.dns_subdomain)
-    check_metadata(problems, obj["metadata"], namespaced=namespaced, name_rule=rule)
+    check_metadata(
+        problems,
+        obj["metadata"],
+        namespaced=namespaced,
+        name_rule=rule,
+        core_finalizers=_core_finalizers(key, schema),
+    )
     if key in _RULES:
         _RULES[key](problems, obj)
     if schema is not None and schema.custom:
@@ -160,7 +173,13 @@ def validate_update(
     """Raises Invalid, with one cause per fault, when `new` must not replace `old`."""
     problems, key = Problems(), (group, kind)
     metadata = new["metadata"]
-    check_metadata(problems, metadata, namespaced=namespaced, name_rule=names.path_segment)
+    check_metadata(
+        problems,
+        metadata,
+        namespaced=namespaced,
+        name_rule=names.path_segment,
+        core_finalizers=_core_finalizers(key, schema),
+    )
     custom = schema is not None and schema.custom
     if not metadata.get("resourceVersion") and needs_revision(group, kind, custom=custom):
         problems.invalid("metadata.resourceVersion", "", "must be specified for an update")

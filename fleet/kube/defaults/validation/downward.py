@@ -49,7 +49,11 @@ def check_field_selector(
         elif place == "metadata.labels":
             problems.invalid_each(path, key, names.qualified_name(key))
         else:
-            problems.invalid(path, place, "does not support subscript")
+            problems.invalid(
+                f"{path}.fieldPath",
+                wanted,
+                f"error converting fieldPath: field label does not support subscript: {wanted}",
+            )
         return
     if wanted not in _KNOWN_FIELDS:
         problems.invalid(

@@ -14,13 +14,23 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+
 _MAX_ANNOTATIONS: Final = 256 * 1024
 
 
 def check_metadata(
-    problems: Problems, metadata: Object, *, namespaced: bool, name_rule: NameRule
+    problems: Problems,
+    metadata: Object,
+    *,
+    namespaced: bool,
+    name_rule: NameRule,
+    core_finalizers: bool,
 ) -> None:
-    """`metadata` of a new object; its name has been generated."""
+    """`metadata` of a new object; its name has been generated.
+
+    `core_finalizers` tells the kinds whose bare finalizers must be known ones.
+    """
     if prefix := metadata.get("generateName"):
         rule = name_rule(names.as_prefix(prefix))
         problems.invalid_each("metadata.generateName", prefix, rule)
@@ -44,6 +54,8 @@ def check_metadata(
     for finalizer in finalizers:
         rule = names.qualified_name(finalizer)
         problems.invalid_each("metadata.finalizers", finalizer, rule)
+    if core_finalizers:
+        _core_finalizers(problems, finalizers)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         problems.invalid(
             "metadata.finalizers",
@@ -119,6 +131,16 @@ def selects(selector: Object | None, labels: dict[str, str] | None) -> bool | No
         return LabelSelector.from_object(selector).matches(labels or {})
     except BadRequest:
         return None
+
+
+def _core_finalizers(problems: Problems, finalizers: list[str]) -> None:
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            problems.invalid(
+                f"metadata.finalizers[{index}]",
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            )
 
 
 def _owners(problems: Problems, owners: list[Object]) -> None:

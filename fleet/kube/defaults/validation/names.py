@@ -59,8 +59,8 @@ def _pattern_error(text: str, pattern: str, *examples: str) -> str:
     return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-def _too_long(limit: int) -> str:
-    return f"must be no more than {limit} characters"
+def _too_long(limit: int, unit: str = "characters") -> str:
+    return f"must be no more than {limit} {unit}"
 
 
 def _size(value: str) -> int:
@@ -120,14 +120,14 @@ def qualified_name(value: str) -> list[str]:
     if not name:
         problems.append("name part must be non-empty")
     elif _size(name) > 63:
-        problems.append(f"name part {_too_long(63)}")
+        problems.append(f"name part {_too_long(63, 'bytes')}")
     if not _matches(_QUALIFIED, name):
         problems.append("name part " + _pattern_error(_QUALIFIED_TEXT, _QUALIFIED, *examples))
     return problems
 
 
 def label_value(value: str) -> list[str]:
-    problems = [_too_long(63)] if _size(value) > 63 else []
+    problems = [_too_long(63, "bytes")] if _size(value) > 63 else []
     pattern = f"({_QUALIFIED})?"
     if not _matches(pattern, value):
         examples = ("MyValue", "my_value", "12345")

@@ -163,12 +163,12 @@ def check_pod_update(problems: Problems, new: Object, old: Object) -> None:
             "existing toleration can not be modified except its tolerationSeconds",
         )
     gates = {gate.get("name") for gate in stale.get("schedulingGates") or []}
-    added = sorted({g.get("name", "") for g in fresh.get("schedulingGates") or []} - gates)
-    if added:
-        problems.forbidden(
-            "spec.schedulingGates",
-            f"only deletion is allowed, but found new scheduling gates '{','.join(added)}'",
-        )
+    for index, gate in enumerate(fresh.get("schedulingGates") or []):
+        if gate.get("name") not in gates:
+            problems.forbidden(
+                f"spec.schedulingGates[{index}].name",
+                f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'",
+            )
     allowed = copy.deepcopy(fresh)
     for field in ("containers", "initContainers"):
         for container, twin in zip(allowed.get(field) or [], stale.get(field) or [], strict=True):

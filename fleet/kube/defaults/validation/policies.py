@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.kube.defaults.validation import names
 from fleet.kube.defaults.validation.apps import check_at_most_all, check_count
-from fleet.kube.defaults.validation.metadata import check_selector
+from fleet.kube.defaults.validation.metadata import STANDARD_FINALIZERS, check_selector
 
 if TYPE_CHECKING:
     from fleet.kube.defaults.validation.problems import Problems
@@ -27,7 +27,7 @@ def check_namespace(problems: Problems, namespace: Object) -> None:
     for finalizer in namespace.get("spec", {}).get("finalizers") or []:
         wrong = names.qualified_name(finalizer)
         problems.invalid_each("spec.finalizers", finalizer, wrong)
-        if "/" not in finalizer and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             problems.invalid(
                 "spec.finalizers",
                 finalizer,
@@ -149,6 +149,12 @@ def check_autoscaler(problems: Problems, autoscaler: Object) -> None:
         else:
             wrong = names.path_segment(value)
             problems.invalid_each(f"spec.scaleTargetRef.{field}", value, wrong)
+    if autoscaler.get("apiVersion") != "autoscaling/v1" and "/" not in target.get("apiVersion", ""):
+        problems.invalid(
+            "spec.scaleTargetRef.apiVersion",
+            target.get("apiVersion", ""),
+            "apiVersion must specify API group",
+        )
     for index, metric in enumerate(spec.get("metrics") or []):
         _metric(problems, metric, f"spec.metrics[{index}]")
 
@@ -177,8 +183,6 @@ def check_lease(problems: Problems, lease: Object) -> None:
     if duration is not None and duration <= 0:
         problems.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
     problems.not_negative("spec.leaseTransitions", transitions)
-    if spec.get("preferredHolder") and not spec.get("strategy"):
-        problems.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined")
 
 
 def check_event(problems: Problems, event: Object) -> None:

@@ -80,11 +80,9 @@ def _within_limit(
 def _container_resource(problems: Problems, name: str, path: str) -> None:
     wrong = names.qualified_name(name)
     problems.invalid_each(path, name, wrong)
-    if wrong:
-        return
     if "/" not in name:
         known = name in _CONTAINER or _is_hugepages(name)
-        if not known and name not in _QUOTA:
+        if not known and name not in _QUOTA and not wrong:
             problems.invalid(path, name, "must be a standard resource type or fully qualified")
         if not known:
             problems.invalid(path, name, "must be a standard resource for containers")

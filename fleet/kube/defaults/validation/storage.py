@@ -36,7 +36,8 @@ def check_config_map(problems: Problems, config_map: Object) -> None:
         problems.invalid_each(f"binaryData[{key}]", key, names.config_key(key))
         size += _decoded_size(blob)
     if size > _MAX_DATA:
-        problems.too_long("", _MAX_DATA)
+        # Upstream names the whole object this way.
+        problems.too_long("[]", _MAX_DATA)
 
 
 def check_secret(problems: Problems, secret: Object) -> None:

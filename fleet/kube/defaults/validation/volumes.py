@@ -39,6 +39,9 @@ _SOURCES: Final = (
     "csi", "ephemeral", "image",
 )  # fmt: skip
 
+# Two fields have other names in upstream's complaint about a second source.
+_EXTRA_NAMES: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+
 
 def check_volumes(
     problems: Problems, volumes: list[Object], path: str, *, pod_name: str = ""
@@ -75,7 +78,9 @@ def _source(problems: Problems, volume: Object, path: str) -> None:
         problems.required(path, "must specify a volume type")
         return
     for extra in present[1:]:
-        problems.forbidden(f"{path}.{extra}", "may not specify more than 1 volume type")
+        problems.forbidden(
+            f"{path}.{_EXTRA_NAMES.get(extra, extra)}", "may not specify more than 1 volume type"
+        )
     kind = present[0]
     source, where = volume[kind], f"{path}.{kind}"
     match kind:
@@ -153,7 +158,8 @@ def _projected(problems: Problems, source: Object, path: str) -> None:
                         "may not specify a duration less than 10 minutes",
                     )
                 if not token.get("path"):
-                    problems.required(f"{inner}.path")
+                    # Upstream's path is that of the volume.
+                    problems.required(f"{path}.path")
                 else:
                     _local_path(problems, token["path"], f"{inner}.path")
         if len(kinds) > 1:
@@ -171,8 +177,9 @@ def _items(problems: Problems, source: Object, path: str) -> None:
 
 
 def _downward_items(problems: Problems, source: Object, path: str) -> None:
-    for index, item in enumerate(source.get("items") or []):
-        where = f"{path}.items[{index}]"
+    # Upstream leaves the item out of these paths.
+    where = path
+    for item in source.get("items") or []:
         if not item.get("path"):
             problems.required(f"{where}.path")
         _local_path(problems, item.get("path", ""), f"{where}.path")
@@ -221,8 +228,7 @@ def check_mounts(
     """`volumeMounts` and `volumeDevices` of one container."""
     mounts = container.get("volumeMounts") or []
     devices = container.get("volumeDevices") or []
-    device_paths = {d.get("devicePath", "") for d in devices}
-    device_names = {d.get("name", "") for d in devices}
+    placed = {d.get("name", ""): d.get("devicePath", "") for d in devices}
     seen: set[str] = set()
     for index, mount in enumerate(mounts):
         where = f"{path}.volumeMounts[{index}]"
@@ -236,9 +242,9 @@ def check_mounts(
         if place in seen:
             problems.invalid(f"{where}.mountPath", place, "must be unique")
         seen.add(place)
-        if name in device_names:
+        if name in placed:
             problems.invalid(f"{where}.name", name, "must not already exist in volumeDevices")
-        if place in device_paths:
+        if place in placed.values():
             problems.invalid(
                 f"{where}.mountPath", place, "must not already exist as a path in volumeDevices"
             )
