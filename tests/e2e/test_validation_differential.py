@@ -1151,7 +1151,7 @@ def words(text: str) -> str:
     """A message without objects, uids, source files and Go diffs."""
     text = text.partition("\n")[0]
     text = UUID.sub("UID", text)
-    text = re.sub(r'"(.*-)[bcdfghjklmnpqrstvwxz2456789]{5}"', r'"\1*"', text)
+    text = re.sub(r'"([^"]*-)[bcdfghjklmnpqrstvwxz2456789]{5}"', r'"\1*"', text)
     text = re.sub(r' in scheme "[^"]*"', "", text)
     return re.sub(r"value: (?:[{\[].*[}\]]|null|\d+)(?=: |$)", "value: …", text)
 
