@@ -17,7 +17,7 @@ from fleet.view.naming import (
     MEMBER_REVISION_ANNOTATION,
 )
 
-# Keys of the kept JSON.
+# Keys of the kept JSON; PART is of the layer above, `parts`.
 _LABEL, _LABELS, _ANNOTATIONS = "label", "labels", "annotations"
 _REVISION, _METADATA = "revision", "metadata"
 PART = "part"
@@ -28,14 +28,9 @@ class Unreadable(ValueError):
     """The annotation with what was displaced is not one that projection writes."""
 
 
-def inject(
-    metadata: dict[str, Any], *, member: str, revision: str, part: dict[str, Any] | None = None
-) -> None:
-    """Put in the label, the member's revision, and `revision` in its place ("" for none).
-
-    `part` is what the projection of a shard's object displaced.
-    """
-    kept: dict[str, Any] | None = None if part is None else {PART: part}
+def inject(metadata: dict[str, Any], *, member: str, revision: str) -> None:
+    """Put in the label, the member's revision, and `revision` in its place ("" for none)."""
+    kept: dict[str, Any] | None = None
     labels = metadata.get("labels")
     if type(labels) is dict and labels:
         if CLUSTER_LABEL in labels:
@@ -57,7 +52,7 @@ def inject(
     if not marked and kept is None:
         return
     if type(annotations) is not dict or not annotations:
-        if "annotations" in metadata and not _holds_own(kept):
+        if "annotations" in metadata:
             kept = _keep(kept, _ANNOTATIONS, annotations)
         annotations = metadata["annotations"] = {}
     if marked:
@@ -74,11 +69,6 @@ def _keep(kept: dict[str, Any] | None, key: str, value: Any) -> dict[str, Any]:
     kept = {} if kept is None else kept
     kept[key] = value
     return kept
-
-
-def _holds_own(kept: dict[str, Any] | None) -> bool:
-    """Whether annotations are to be made again on the way back because some will be put in."""
-    return kept is not None and (_REVISION in kept or _METADATA in kept)
 
 
 def kept_by(metadata: Any) -> dict[str, Any]:

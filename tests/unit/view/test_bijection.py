@@ -139,6 +139,12 @@ def there_and_back(resource: Resource, obj: dict[str, Any]) -> None:
     assert projector.unproject(orjson.loads(projected)) == orjson.loads(orjson.dumps(obj))
 
 
+@pytest.mark.parametrize("uid", ["n1", "n1.east", "n1.east.east", "n1.eastern", "n1x"])
+def test_a_uid_that_is_a_name_comes_back(uid: str) -> None:
+    about = {"kind": "Node", "name": "n1", "uid": uid}
+    there_and_back(resource_of("", "Event"), {"metadata": {}, "involvedObject": about})
+
+
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status", "x"]), anything))
 @example({"metadata": {}})
 @example({"metadata": {"labels": {}, "annotations": {}, "resourceVersion": "1"}})

@@ -72,6 +72,28 @@ def test_a_reference_whose_reading_is_open_is_asked_for_more_broadly() -> None:
         unproject_field_selector(str(selector), ROWS["events"], "east")
 
 
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        ("involvedObject.uid=0f4c", False),
+        ("involvedObject.kind=Pod,involvedObject.uid=0f4c", True),
+        ("involvedObject.name=x,involvedObject.kind=Pod,involvedObject.uid=x", True),
+        ("involvedObject.kind=Node,involvedObject.apiVersion=v1,involvedObject.uid=n1", False),
+        (
+            "involvedObject.kind=Node,involvedObject.apiVersion=v1,involvedObject.name=n1.east,"
+            "involvedObject.uid=0f4c",
+            True,
+        ),
+    ],
+)
+def test_a_uid_may_be_a_nodes_name_until_the_selector_says_otherwise(
+    text: str, exact: bool
+) -> None:
+    translated = for_member(FieldSelector.parse(text), resource=ROWS["events"], member="east")
+    assert translated is not None
+    assert translated.exact == exact
+
+
 def test_a_field_that_is_none_is_refused_as_upstream_does() -> None:
     with pytest.raises(BadRequest, match=r"field label not supported: spec\.nope"):
         unproject_field_selector("spec.nope=1", ROWS["pods"], "east")

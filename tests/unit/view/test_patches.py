@@ -240,6 +240,7 @@ def test_any_merge_patch_commutes_or_is_refused(
     [
         (POD, {"spec": {"nodeName": "n1.west"}}, "spec.nodeName"),
         (POD, {"spec": {"nodeName": "n1"}}, "spec.nodeName"),
+        (POD, {"spec": {"nodeName": ".east"}}, "spec.nodeName"),
         (
             POD,
             {"metadata": {"labels": {"fleet.dev/cluster": "west"}}},
@@ -506,6 +507,12 @@ def test_the_first_label_is_added_under_a_guard() -> None:
     raced["metadata"]["labels"] = {"theirs": "1"}
     with pytest.raises(Invalid):
         apply_json_patch(raced, translated)
+
+
+def test_labels_that_the_member_may_lack_are_added_rather_than_replaced() -> None:
+    """RFC 6902: what is replaced has to be there, and in the fleet the map always is."""
+    replaced = {"op": "replace", "path": "/metadata/labels", "value": {"x": "y"}}
+    assert carried(BARE, JSON, [replaced]) == [replaced | {"op": "add"}]
 
 
 # -- server-side apply, and what is no patch
