@@ -7,6 +7,7 @@ somebody has put them into the table or, with a reason in docs/projection.md, am
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -153,3 +154,21 @@ def test_plurals_of_cluster_scoped_kinds_are_known_as_well() -> None:
         if "get" in row.verbs:
             for word in (row.kind, row.gvr.resource):
                 assert cluster_scoped(group=row.gvr.group, kind=word) == (not row.namespaced)
+
+
+def test_the_page_on_projection_lists_the_whole_table() -> None:
+    page = Path(__file__).parents[3].joinpath("docs/projection.md").read_text("utf-8")
+    table = page.split("## The table")[1].split("What stays")[0]
+    for (_, kind), references in REFERENCES.items():
+        assert f"`{kind}`" in table
+        for reference in references:
+            path = ".".join(reference.path).replace("." + ITEMS, ITEMS)
+            shown = re.sub(r"^.*(template|PodTemplate)\.spec\.(?=nodeName|volumes)", "", path)
+            shown = re.sub(
+                r"^spec\.(source\.inlineVolumeSpec\.)?(?=.*[sS]ecret|claimRef|gluster)", "", shown
+            )
+            shown = shown.replace("spec.volumeClaimTemplates[].", "")
+            shown = shown.replace("notReadyAddresses", "addresses").removeprefix("spec.volumes")
+            if shown.endswith("secretRef.namespace") or shown.endswith("SecretRef.namespace"):
+                shown = shown.removesuffix(".namespace")
+            assert f"{shown}`" in table, (kind, path)
