@@ -43,7 +43,7 @@ _SYSTEM_FIELDS: Final = (
 )  # fmt: skip
 # Kinds whose status writes leave all metadata alone; elsewhere labels and the like go through.
 _STATUS_KEEPS_METADATA: Final = {
-    ("", "Pod"), ("storage.k8s.io", "VolumeAttachment"), ("networking.k8s.io", "ServiceCIDR"),
+    ("storage.k8s.io", "VolumeAttachment"), ("networking.k8s.io", "ServiceCIDR"),
     ("resource.k8s.io", "ResourceClaim"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
 }  # fmt: skip
@@ -315,6 +315,8 @@ def _status_only(new: Object, old: Object, *, key: tuple[str, str], custom: bool
         metadata = kept
     elif key == ("apps", "Deployment"):
         _take(metadata, old["metadata"], "labels")
+    elif key == ("", "Pod"):
+        _take(metadata, old["metadata"], "ownerReferences")
     result = {k: copy.deepcopy(v) for k, v in old.items() if k not in ("metadata", "status")}
     result["metadata"] = metadata
     if "status" in new:

@@ -36,6 +36,16 @@ def default_pod(pod: Object) -> None:
                 if not port.get("hostPort") and port.get("containerPort"):
                     port["hostPort"] = port["containerPort"]
     default_pod_spec(spec)
+    _addresses(pod.get("status", {}))
+
+
+def _addresses(status: Object) -> None:
+    """The first of all addresses has a field of its own, and that one is believed."""
+    first, every = status.get("podIP"), status.get("podIPs")
+    if first and (not every or every[0].get("ip") != first):
+        status["podIPs"] = [{"ip": first}]
+    elif every and not first:
+        status["podIP"] = every[0].get("ip", "")
 
 
 def default_pod_spec(spec: Object) -> None:

@@ -25,17 +25,13 @@ def check_custom(problems: Problems, value: Any, schema: Schema, path: str = "")
         return
     if schema.int_or_string:
         if not isinstance(value, str | int) or isinstance(value, bool):
-            problems.invalid(path, _name(value), f"{path} in body must be of type integer,string")
-        return
-    if schema.type and not _is_a(value, schema.type):
-        problems.invalid(
-            path,
-            _name(value),
-            f'{path} in body must be of type {schema.type}: "{_name(value)}"',
-        )
+            problems.wrong_type(path, _name(value), "integer,string")
         return
     if schema.enum and value not in schema.enum:
         problems.not_supported(path, value, tuple(map(str, schema.enum)))
+    if schema.type and not _is_a(value, schema.type):
+        problems.wrong_type(path, _name(value), schema.type)
+        return
     if isinstance(value, dict):
         _object(problems, value, schema, path)
     elif isinstance(value, list):

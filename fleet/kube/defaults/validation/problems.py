@@ -56,6 +56,15 @@ class Problems:
         """Invalid without naming the value."""
         self._add("FieldValueInvalid", path, "Invalid value", detail)
 
+    def wrong_type(self, path: str, found: str, expected: str) -> None:
+        """A JSON type that the schema does not allow."""
+        self._add(
+            "FieldValueTypeInvalid",
+            path,
+            f"Invalid value: {quoted(found)}",
+            f'{path} in body must be of type {expected}: "{found}"',
+        )
+
     def forbidden(self, path: str, detail: str) -> None:
         self._add("FieldValueForbidden", path, "Forbidden", detail)
 
