@@ -64,7 +64,7 @@ def build(references: Iterable[Reference]) -> Node:
 def forward(node: Node, suffix: str) -> Walk | None:
     """The walk that adds `suffix` to every reference below a place; None when there are none.
 
-    Compiled to closures: a pod pays for the five places that a pod has, and for no more.
+    Compiled to closures, so that an object pays for the places of its own kind and no others.
     """
     if node.items is not None:
         return _forward_items(node.items, suffix)
