@@ -139,7 +139,11 @@ class Members:
     ) -> None:
         for task in (*self._own, *self._tasks.values()):
             task.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        if error is None or isinstance(error, asyncio.CancelledError):
+            await self._group.__aexit__(kind, error, trace)
+        else:
+            # What the body raised leaves as it is, not wrapped with the ends of tasks.
+            await self._group.__aexit__(None, None, None)
 
     async def _start_stored(self, name: str) -> None:
         try:

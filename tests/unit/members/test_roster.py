@@ -373,6 +373,15 @@ async def test_a_listener_that_fails_does_not_stop_the_others(world, caplog):
     assert "not today" in caplog.text
 
 
+async def test_what_the_body_raises_leaves_as_it_is(world):
+    world.cluster("uid-east", EAST)
+    with pytest.raises(KeyError):
+        async with world.members() as members:
+            await members.join("east", EAST)
+            raise KeyError("x")
+    assert world.clusters[EAST].transports[0].closed
+
+
 async def test_unsubscribing(world):
     world.cluster("uid-east", EAST)
     async with world.members() as members:
