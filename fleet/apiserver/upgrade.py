@@ -33,6 +33,10 @@ BUFFER_BYTES = 256 << 10
 LINGER_S = 5.0
 """How long the rest of what a vanished client sent may take to reach the other side."""
 
+HALF_CLOSED_S = 30.0
+"""How long one direction may outlive the other. A peer that has gone altogether looks the same as
+one that only has no more to say, and no client of Kubernetes does the latter."""
+
 
 def hold(raw: web.BaseRequest) -> None:
     """Leave what the client sends from here on in the socket, until `take_over` or `release`."""
@@ -80,42 +84,42 @@ async def take_over(
 async def _carry(client: _Client, tunnel: Duplex) -> None:
     """Both directions, each at the pace of its slower side.
 
-    A half-close is passed on where the transport knows it; over TLS, as asyncio speaks it, the
-    end of one direction is the end of the connection.
+    A half-close is passed on where the transport knows it, and the other direction may go on for
+    `HALF_CLOSED_S`; over TLS, as asyncio speaks it, the end of one is the end of both.
     """
-    loop = asyncio.get_running_loop()
-    cut: asyncio.TimerHandle | None = None
 
     async def up() -> None:
         while data := await client.read():
             await tunnel.write(data)
         await tunnel.write_eof()
-        if client.lost.done():
-            downwards.cancel()
 
     async def down() -> None:
         while data := await tunnel.read():
             try:
                 await client.write(data)
             except ConnectionError:
-                return  # `up` hears of it as the end of what the client sends
+                return  # `gone` sees to the rest
         client.end()
 
-    def linger(_: object) -> None:
-        nonlocal cut
-        cut = loop.call_later(LINGER_S, upwards.cancel)
+    async def gone() -> None:
+        """Once nobody is left to write to: what was received still goes up, then all is over."""
+        await client.lost.wait()
+        downwards.cancel()
+        await asyncio.wait({upwards}, timeout=LINGER_S)
+        upwards.cancel()
 
     try:
         async with asyncio.TaskGroup() as group:
             downwards = group.create_task(down(), name="tunnel to the client")
             upwards = group.create_task(up(), name="tunnel from the client")
-            client.lost.add_done_callback(linger)
+            watcher = group.create_task(gone(), name="tunnel's client")
+            both = {downwards, upwards}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=HALF_CLOSED_S)
+            for task in (*both, watcher):
+                task.cancel()
     except* (ConnectionError, TransportError) as errors:
         logger.debug("the far side of a tunnel broke off: %s", errors.exceptions[0])
-    finally:
-        client.lost.remove_done_callback(linger)
-        if cut is not None:
-            cut.cancel()
 
 
 class _Early:
@@ -146,7 +150,8 @@ class _Client(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._http: asyncio.Protocol | None = None
-        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._loss: Exception | None = None
+        self.lost = asyncio.Event()
 
     # -- what the transport calls
 
@@ -167,8 +172,8 @@ class _Client(asyncio.Protocol):
         self._eof = True
         self._readable.set()
         self._writable.set()
-        if not self.lost.done():
-            self.lost.set_result(exc)
+        self._loss = exc
+        self.lost.set()
         if self._http is not None:
             self._http.connection_lost(exc)
 
@@ -195,7 +200,7 @@ class _Client(asyncio.Protocol):
         return data
 
     async def write(self, data: bytes) -> None:
-        if self.lost.done() or self._transport.is_closing():
+        if self.lost.is_set() or self._transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self._transport.write(data)
         await self._writable.wait()
@@ -209,7 +214,7 @@ class _Client(asyncio.Protocol):
 
     def hand_back(self, http: asyncio.Protocol) -> None:
         """Tell `http` of the connection's end when it comes, or soon if it has come."""
-        if self.lost.done():
-            asyncio.get_running_loop().call_soon(http.connection_lost, self.lost.result())
+        if self.lost.is_set():
+            asyncio.get_running_loop().call_soon(http.connection_lost, self._loss)
         else:
             self._http = http

@@ -23,7 +23,7 @@ from fleet.gateway.routes import MEMBER, OBJECTS, route_of
 from fleet.kube.wire import ANONYMOUS, Handler, Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from fleet.gateway.health import Health
 
@@ -45,12 +45,12 @@ _READING = ("GET", "HEAD")
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """What stands behind the three roots. `member` finds a member's handler by name and raises
-    NotFound; `actions` are whole paths below `/fleet/` that are calls rather than objects."""
+    """What stands behind the three roots. Each sees the path below its own prefix; for `members`
+    that begins with the member's name. `actions` are whole paths that are calls, not objects."""
 
     merged: Handler
     objects: Handler
-    member: Callable[[str], Handler]
+    members: Handler
     actions: Mapping[str, Handler] = field(default_factory=dict)
 
 
@@ -80,8 +80,8 @@ class Edge:
         if route.root == MEMBER:
             if not route.member:
                 raise NotFound.path()
-            handler = self._roots.member(route.member)
-            return await handler.handle(replace(request, path=route.path))
+            below = f"/{route.member}{route.path}"
+            return await self._roots.members.handle(replace(request, path=below))
         own = self._own(route.path, request, merged=route.root != OBJECTS)
         if own is not None:
             return own
