@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
@@ -305,8 +306,9 @@ def watch_response(
     *,
     scope: Scope,
     rng: random.Random,
+    held: AbstractContextManager[None] | None = None,
 ) -> Response:
-    """A stream of events from the revision asked for.
+    """A stream of events from the revision asked for; `held` is entered while it is read.
 
     What is known to be wrong is raised before the first byte: Expired, RevisionTooLarge. Later a
     watcher that falls behind the ring gets an ERROR event with 410.
@@ -324,7 +326,7 @@ def watch_response(
     if timeout_s is None:
         timeout_s = WATCH_AT_LEAST_S * (1 + rng.random())
     watch = _Watch(collection, cursor, options, rendering, scope)
-    return Response(200, _JSON, watch.stream(initial, timeout_s))
+    return Response(200, _JSON, watch.stream(initial, timeout_s, held or nullcontext()))
 
 
 class _Watch:
@@ -345,48 +347,51 @@ class _Watch:
         self._scope = scope
         self._test = scope.predicate(collection.resource, options.label, options.field)
 
-    async def stream(self, initial: Snapshot | None, timeout_s: float) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + timeout_s
-        bookmark_s = min(loop.time() + BOOKMARK_EVERY_S, max(end_s - BOOKMARK_BEFORE_END_S, 0))
-        if not self._options.bookmarks:
-            bookmark_s = float("inf")
-        if initial is not None:
-            for run in initial.runs:
-                frames = [
-                    _frame("ADDED", self._rendering.single(entry))
-                    for entry in run.entries
-                    if self._test is None or self._test(entry)
-                ]
-                if frames:
-                    yield b"".join(frames)
-            if self._options.send_initial_events and self._options.bookmarks:
-                yield self._bookmark(initial.revision, initial_end=True)
-        while True:
-            try:
-                events = self._collection.read(self._cursor)
-            except ApiError as error:
-                yield _frame("ERROR", orjson.dumps(status_of(error)))
-                return
-            if events:
-                frames = [frame for event in events if (frame := self._event(event))]
-                if frames:
-                    yield b"".join(frames)
-                continue
-            now_s = loop.time()
-            if now_s >= end_s:
-                return
-            if now_s >= bookmark_s:
-                # everything up to the sequencer's present number is in the ring, and read
-                yield self._bookmark(self._collection.sequencer.current, initial_end=False)
-                last_s = end_s - BOOKMARK_BEFORE_END_S
-                bookmark_s = now_s + BOOKMARK_EVERY_S
-                if now_s < last_s < bookmark_s:
-                    bookmark_s = last_s
-                continue
-            await self._collection.wait(
-                self._cursor, timeout_s=max(min(bookmark_s, end_s) - now_s, 0)
-            )
+    async def stream(
+        self, initial: Snapshot | None, timeout_s: float, held: AbstractContextManager[None]
+    ) -> AsyncIterator[bytes]:
+        with held:
+            loop = asyncio.get_running_loop()
+            end_s = loop.time() + timeout_s
+            bookmark_s = min(loop.time() + BOOKMARK_EVERY_S, max(end_s - BOOKMARK_BEFORE_END_S, 0))
+            if not self._options.bookmarks:
+                bookmark_s = float("inf")
+            if initial is not None:
+                for run in initial.runs:
+                    frames = [
+                        _frame("ADDED", self._rendering.single(entry))
+                        for entry in run.entries
+                        if self._test is None or self._test(entry)
+                    ]
+                    if frames:
+                        yield b"".join(frames)
+                if self._options.send_initial_events and self._options.bookmarks:
+                    yield self._bookmark(initial.revision, initial_end=True)
+            while True:
+                try:
+                    events = self._collection.read(self._cursor)
+                except ApiError as error:
+                    yield _frame("ERROR", orjson.dumps(status_of(error)))
+                    return
+                if events:
+                    frames = [frame for event in events if (frame := self._event(event))]
+                    if frames:
+                        yield b"".join(frames)
+                    continue
+                now_s = loop.time()
+                if now_s >= end_s:
+                    return
+                if now_s >= bookmark_s:
+                    # everything up to the sequencer's present number is in the ring, and read
+                    yield self._bookmark(self._collection.sequencer.current, initial_end=False)
+                    last_s = end_s - BOOKMARK_BEFORE_END_S
+                    bookmark_s = now_s + BOOKMARK_EVERY_S
+                    if now_s < last_s < bookmark_s:
+                        bookmark_s = last_s
+                    continue
+                await self._collection.wait(
+                    self._cursor, timeout_s=max(min(bookmark_s, end_s) - now_s, 0)
+                )
 
     def _event(self, event: Event) -> bytes:
         """The frame of `event` as this watch sees it; b"" when it does not concern it."""

@@ -27,7 +27,7 @@ from fleet.view.world import READ_THROUGH
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fleet.apiserver.reading import Scope
     from fleet.kube.paths import Target
@@ -114,8 +114,8 @@ class Reads:
                 self._represent.rendering(shown, resource),
                 scope=read.scope,
                 rng=self._rng,
+                held=merged.reading(),
             )
-        response.body = _held(merged, response)
         response.warnings = warnings
         return response
 
@@ -292,14 +292,3 @@ def _complete(request: Request) -> bool:
 def _gzip(request: Request) -> bool:
     offered = request.headers.get("accept-encoding", "")
     return any(part.split(";")[0].strip() == "gzip" for part in offered.split(","))
-
-
-async def _held(merged: Merged, response: Response) -> AsyncIterator[bytes]:
-    """The watch's stream, keeping its resource alive."""
-    stream = response.body
-    with merged.reading():
-        try:
-            async for piece in stream:  # type: ignore[union-attr]
-                yield piece
-        finally:
-            await stream.aclose()  # type: ignore[union-attr]
