@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import BadRequest
 from fleet.kube.defaults.pods import quality_of_service
-from fleet.kube.defaults.registry import GENERATION_FIELDS, apply_defaults
+from fleet.kube.defaults.registry import GENERATION_FIELDS, apply_defaults, fill_defaults
 from fleet.kube.defaults.validation import validate_create, validate_update
 from fleet.kube.schema import schema_for
 from fleet.kube.schema.fields import conform
@@ -83,7 +83,7 @@ def create(
     Raises BadRequest when the object names another namespace or a revision, Invalid when it must
     not be stored.
     """
-    filled = apply_defaults(group, version, kind, obj, schema=schema)
+    filled = fill_defaults(group, version, kind, obj, schema=schema)
     metadata = filled["metadata"]
     if metadata.get("resourceVersion"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
@@ -203,8 +203,6 @@ def prepare_create(
         case ("batch", "Job"):
             if not new["spec"].get("manualSelector"):
                 _select_own_pods(new)
-            if "labels" in metadata:
-                metadata["labels"] = dict(metadata["labels"])
     return new
 
 

@@ -110,6 +110,17 @@ def apply_defaults(
 
     `schema` is needed for custom resources only.
     """
+    filled = fill_defaults(group, version, kind, obj, schema=schema)
+    # Parts that stand for one another at creation are one value until here.
+    if "labels" in filled["metadata"]:
+        filled["metadata"]["labels"] = dict(filled["metadata"]["labels"])
+    return filled
+
+
+def fill_defaults(
+    group: str, version: str, kind: str, obj: Object, *, schema: Schema | None = None
+) -> Object:
+    """As `apply_defaults`, but the labels a Job has from its template are its template's."""
     schema = schema or schema_for(group, version, kind)
     filled = copy.deepcopy(obj)
     filled.setdefault("metadata", {})
