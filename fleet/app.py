@@ -11,12 +11,15 @@ import asyncio
 import gc
 import logging
 import random
+import signal
 import time
 import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+import uvloop
 
 import adapters.kubernetes
 from fleet.apiserver.http import Limits, Options, Server
@@ -27,6 +30,7 @@ from fleet.gateway.authority import Authority, server_names
 from fleet.gateway.edge import Edge
 from fleet.gateway.health import Health
 from fleet.gateway.kubeconfig import KubeconfigFile, url_of
+from fleet.gateway.logs import log_exchange
 from fleet.gateway.metrics import RequestMetrics, watch_long_running
 from fleet.gateway.state import StateDirectory
 from fleet.members.binding import bind_admins
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fleet.apiserver.http import Exchange
     from fleet.gateway.config import Config
     from fleet.members.roster import Change
 
@@ -50,6 +55,7 @@ log = logging.getLogger(__name__)
 # Tens of thousands of entries live long; looking through them for cycles at the default pace
 # costs more than anything they could leak.
 _GC_THRESHOLDS = (50_000, 20, 100)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +102,13 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         stack.push_async_callback(assembly.world.close)
         stack.callback(assembly.begin())
-        metrics = RequestMetrics()
         health = Health()
         server = Server(
             Edge(assembly.roots, health=health),
             Options(
                 authenticator=Authentication(),
                 limits=Limits(body_bytes=config.body_limit_bytes),
-                observe=metrics.observe,
+                observe=_observer(),
             ),
         )
         watch_long_running(lambda: server.long_running)
@@ -130,6 +135,48 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         finally:
             health.stop()
             await server.stop(grace_s=config.shutdown_grace_s)
+
+
+def run(config: Config, *, ready: Callable[[Gateway], None] = lambda _: None) -> None:
+    """`serve` on an event loop of its own until SIGINT or SIGTERM, which end open streams in order
+    and let requests finish; a second signal ends the process at once. Raises what `serve` raises.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_told(config, ready))
+
+
+async def _until_told(config: Config, ready: Callable[[Gateway], None]) -> None:
+    loop = asyncio.get_running_loop()
+    serving = asyncio.current_task()
+    assert serving is not None
+    told = False
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal told
+        told = True
+        log.info("stopping on %s", number.name)
+        for each in _STOP_SIGNALS:
+            loop.remove_signal_handler(each)
+        serving.cancel()
+
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await serve(config, ready=ready)
+    except asyncio.CancelledError:
+        if not told:
+            raise
+
+
+def _observer() -> Callable[[Exchange], None]:
+    """Everything that wants to know of each finished request."""
+    metrics = RequestMetrics()
+
+    def observe(exchange: Exchange) -> None:
+        metrics.observe(exchange)
+        log_exchange(exchange)
+
+    return observe
 
 
 async def _renewing(authority: Authority, context: ssl.SSLContext, names: list[str]) -> None:

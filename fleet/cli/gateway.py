@@ -1,0 +1,121 @@
+"""`fleet run`, `kubeconfig` and `version`: the gateway itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import fleet
+from fleet.cli import output
+from fleet.errors import ConfigError, FleetError
+
+if TYPE_CHECKING:
+    from fleet.app import Gateway
+    from fleet.gateway.config import Config
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  fleet run\n"
+    "  fleet run --port 8443 --state-directory ./state\n"
+    "  fleet run --address 0.0.0.0 --tls-name fleet.example.com\n\n"
+    "Flags win over FLEET_… variables, those over the configuration file; docs/configuration.md "
+    "lists every key."
+)
+@click.option(
+    "--config", "file", type=click.Path(path_type=Path), help="Configuration file (YAML)."
+)
+@click.option("--address", help="Address to listen on (default 127.0.0.1).")
+@click.option("--port", type=int, help="Port to listen on (default 7443; 0 for a free one).")
+@click.option("--state-directory", help="What the gateway keeps (default ~/.local/state/fleet).")
+@click.option("--kubeconfig", help="Where to write the kubeconfig for clients.")
+@click.option(
+    "--tls-name", "tls_names", multiple=True, help="Further name in the server certificate."
+)
+@click.option("--log-level", help="debug, info, warning or error (default info).")
+def run(file: Path | None, tls_names: tuple[str, ...], **flags: Any) -> None:
+    """Run a gateway in the foreground, until it is interrupted or told to stop.
+
+    It keeps what it needs in one directory, and writes a kubeconfig with a context for each root:
+    `fleet` is everything merged, `fleet-objects` the fleet's own, and one for each member.
+    """
+    from fleet.gateway import logs
+    from fleet.gateway.config import load
+
+    config = load(file=file, flags={**flags, "tls_names": list(tls_names) or None})
+    logs.configure(config.log_level)
+    from fleet import app
+
+    try:
+        app.run(config, ready=_announce)
+    except OSError as error:
+        raise ConfigError(_cannot_listen(config, error)) from error
+
+
+def _announce(gateway: Gateway) -> None:
+    click.echo(f"fleet gateway on {gateway.url}, {len(gateway.members)} members")
+    click.echo(f"Try:  export KUBECONFIG={gateway.kubeconfig}")
+    click.echo("      fleet join KUBECONFIG --name NAME      kubectl get pods -A")
+
+
+def _cannot_listen(config: Config, error: OSError) -> str:
+    return (
+        f"cannot serve on {config.address} port {config.port}: {error.strerror or error}; "
+        "choose others with --address and --port, or stop what is there"
+    )
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  eval $(fleet kubeconfig --export)\n"
+    "  fleet kubeconfig --raw > shared.kubeconfig"
+)
+@click.option("--export", is_flag=True, help="As a command for the shell.")
+@click.option("--raw", is_flag=True, help="The file's content: credentials included.")
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="Configuration file (YAML)."
+)
+def kubeconfig(export: bool, raw: bool, config_file: Path | None) -> None:
+    """Say which kubeconfig leads to the gateway on this machine."""
+    import shlex
+
+    from fleet.gateway.config import load
+
+    if export and raw:
+        raise click.UsageError("--export and --raw exclude each other.")
+    path = load(file=config_file).kubeconfig
+    if not path.exists():
+        raise ConfigError(f"there is none at {path}: `fleet run` writes it when it starts")
+    if raw:
+        click.echo(path.read_bytes(), nl=False)
+    elif export:
+        click.echo(f"export KUBECONFIG={shlex.quote(str(path))}")
+    else:
+        click.echo(path)
+
+
+@click.command()
+@click.option("--client", "client_only", is_flag=True, help="Of this program only.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the gateway.")
+@output.option()
+def version(client_only: bool, kubeconfig: Path | None, form: str) -> None:
+    """Show the versions of this program and of the gateway."""
+    versions: dict[str, Any] = {"client": fleet.__version__}
+    problem: FleetError | None = None
+    if not client_only:
+        from fleet.cli.client import Client, find_kubeconfig, read_access
+
+        try:
+            client = Client(read_access(find_kubeconfig(kubeconfig)))
+            versions["gateway"] = client.get("/version")["gitVersion"]
+        except FleetError as error:
+            problem = error
+    if form == "table":
+        for name, value in versions.items():
+            click.echo(f"{name}: {value}")
+    else:
+        output.document(versions, form)
+    if problem is not None:
+        raise problem

@@ -1,0 +1,245 @@
+"""`fleet get`, `logs` and `explain`: what kubectl does, where there is no kubectl."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet.cli import output
+from fleet.cli.target import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.cli.client import Client
+    from fleet.cli.discovery import Served
+
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+_PLACEMENTS = "placements.fleet.dev"
+_LIMIT = 500
+
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    help="Namespace: payments is the fleet's, payments.east the member east's, "
+    "'payments.*' both and every member's.",
+)
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  fleet get pods -A\n"
+    "  fleet get po -n 'payments.*' -l app=web\n"
+    "  fleet get deploy web -n payments.east -o yaml\n"
+    "  fleet get job/train node/n1.east"
+)
+@click.argument("what", metavar="TYPE[/NAME] [NAME]...", nargs=-1, required=True)
+@namespace_option
+@click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, of all members.")
+@click.option("-l", "--selector", default="", help="Labels, e.g. fleet.dev/cluster=east.")
+@click.option("--field-selector", default="", help="Fields, e.g. status.phase=Running.")
+@output.option("wide", "name")
+@gateway
+def get(
+    client: Client,
+    what: tuple[str, ...],
+    namespace: str | None,
+    all_namespaces: bool,
+    selector: str,
+    field_selector: str,
+    form: str,
+) -> None:
+    """Show objects of the fleet and of its members."""
+    from fleet.cli.discovery import find
+
+    query = [
+        (key, value)
+        for key, value in (("labelSelector", selector), ("fieldSelector", field_selector))
+        if value
+    ]
+    if all_namespaces and namespace:
+        raise click.UsageError("-A and -n exclude each other.")
+    wanted = _wanted(what)
+    if query and any(name for _, name in wanted):
+        raise click.UsageError("A name and a selector exclude each other.")
+    found = {kind: find(client, kind) for kind in dict.fromkeys(kind for kind, _ in wanted)}
+    scope = "" if all_namespaces else namespace or client.access.namespace
+    paths = []
+    for kind, name in wanted:
+        resource = found[kind]
+        if name and resource.namespaced and all_namespaces:
+            raise click.UsageError("A name and -A exclude each other.")
+        paths.append((resource, resource.path(namespace=scope, name=name)))
+    if form in output.FORMATS[1:]:
+        output.document(_documents(client, [path for _, path in paths], query), form)
+        return
+    several = len(found) > 1
+    for resource, path in paths:
+        prefix = f"{resource.gvr.group_resource}/" if several or form == "name" else ""
+        nothing = f"No resources found in {scope} namespace." if scope else "No resources found."
+        with_namespace = all_namespaces and resource.namespaced
+        show(
+            client,
+            path,
+            form=form,
+            query=query,
+            prefix=prefix,
+            namespaces=with_namespace or scope.endswith(".*"),
+            empty=nothing if resource.namespaced else "No resources found.",
+        )
+
+
+def _wanted(what: Sequence[str]) -> list[tuple[str, str]]:
+    """`pods a b` and `pod/a node/b` as kinds and names; `pods,nodes` as two kinds."""
+    if any("/" in word for word in what):
+        pairs = [word.partition("/") for word in what]
+        if not all(kind and name for kind, _, name in pairs):
+            raise click.UsageError("Give either TYPE/NAME for each object, or one TYPE first.")
+        return [(kind, name) for kind, _, name in pairs]
+    kinds = [kind for kind in what[0].split(",") if kind]
+    return [(kind, name) for kind in kinds for name in what[1:] or ("",)]
+
+
+def _documents(client: Client, paths: Sequence[str], query: Sequence[tuple[str, str]]) -> Any:
+    """The object at one path as it is; several in a List."""
+    documents = [client.get(path, query) for path in paths]
+    if len(documents) == 1:
+        return documents[0]
+    items: list[Any] = []
+    for document in documents:
+        items += document["items"] if "items" in document else [document]
+    return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
+
+
+def show(
+    client: Client,
+    path: str,
+    *,
+    form: str,
+    query: Sequence[tuple[str, str]] = (),
+    prefix: str = "",
+    namespaces: bool = False,
+    empty: str = "No resources found.",
+) -> None:
+    """Print what is at `path`: a table (`table`, `wide`), names, or the document."""
+    if form in output.FORMATS[1:]:
+        output.document(client.get(path, query), form)
+        return
+    columns: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    page, more = list(query), "more"
+    while more:
+        document = client.get(path, [*page, ("limit", str(_LIMIT))], accept=_TABLE)
+        columns = document.get("columnDefinitions") or columns
+        rows += document.get("rows") or ()
+        more = (document.get("metadata") or {}).get("continue") or ""
+        page = [*query, ("continue", more)]
+    if not rows:
+        click.echo(empty, err=True)
+        return
+    if form == "name":
+        for row in rows:
+            click.echo(prefix + row["object"]["metadata"]["name"])
+        return
+    shown = [at for at, column in enumerate(columns) if form == "wide" or not column["priority"]]
+    head = [columns[at]["name"].upper() for at in shown]
+    lines = [[_cell(row["cells"][at]) for at in shown] for row in rows]
+    if prefix and shown and columns[shown[0]]["name"] == "Name":
+        lines = [[prefix + line[0], *line[1:]] for line in lines]
+    if namespaces:
+        head.insert(0, "NAMESPACE")
+        for line, row in zip(lines, rows, strict=True):
+            line.insert(0, row["object"]["metadata"].get("namespace", ""))
+    output.table([head, *lines])
+
+
+def _cell(value: Any) -> str:
+    """One line of it; more would break the table, as would nothing at all."""
+    if value is None:
+        return "<none>"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).split("\n", 1)[0]
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  fleet logs train-5-x2x7k.idc-b\n"
+    "  fleet logs -f -n payments.east web-6d5f-abcde -c proxy --tail 20"
+)
+@click.argument("pod")
+@namespace_option
+@click.option("-c", "--container", default="", help="Container (default: the pod's own choice).")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from here on.")
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last so many lines.")
+@click.option(
+    "--since", "since_s", type=click.IntRange(min=1), help="Only the last so many seconds."
+)
+@click.option("-p", "--previous", is_flag=True, help="Of the container before its last restart.")
+@click.option("--timestamps", is_flag=True, help="Each line with its time.")
+@gateway
+def logs(
+    client: Client,
+    pod: str,
+    namespace: str | None,
+    container: str,
+    follow: bool,
+    tail: int | None,
+    since_s: int | None,
+    previous: bool,
+    timestamps: bool,
+) -> None:
+    """Show what a container of POD wrote."""
+    from fleet.kube.paths import path_of
+    from fleet.kube.resources import GroupVersionResource
+
+    given = {
+        "container": container,
+        "follow": "true" if follow else "",
+        "tailLines": "" if tail is None else str(tail),
+        "sinceSeconds": "" if since_s is None else str(since_s),
+        "previous": "true" if previous else "",
+        "timestamps": "true" if timestamps else "",
+    }
+    kind, slash, name = pod.partition("/")
+    if slash and kind not in ("pod", "pods", "po"):
+        raise click.UsageError(f"Logs are a pod's: {kind} has none of its own.")
+    path = path_of(
+        GroupVersionResource("", "v1", "pods"),
+        namespace=namespace or client.access.namespace,
+        name=name or pod,
+        subresource="log",
+    )
+    for data in client.stream(path, [(key, value) for key, value in given.items() if value]):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+@click.command(
+    epilog="\b\nExamples:\n  fleet explain job/train\n  fleet explain deploy/web -n shop -o json"
+)
+@click.argument("workload", metavar="TYPE/NAME")
+@namespace_option
+@output.option()
+@gateway
+def explain(client: Client, workload: str, namespace: str | None, form: str) -> None:
+    """Say where a workload of the fleet was placed, and why."""
+    from fleet.cli.discovery import find
+    from fleet.errors import NotFound
+
+    kind, _, name = workload.partition("/")
+    if not kind or not name:
+        raise click.UsageError("Name a workload as TYPE/NAME, e.g. job/train.")
+    resource: Served = find(client, kind)
+    where = namespace or client.access.namespace
+    owner = client.get(resource.path(namespace=where, name=name))
+    placements = client.get(find(client, _PLACEMENTS).path(namespace=where))
+    uid = owner["metadata"]["uid"]
+    for placement in placements["items"]:
+        owners = placement["metadata"].get("ownerReferences") or ()
+        if any(reference.get("uid") == uid for reference in owners):
+            output.document(placement, "yaml" if form == "table" else form)
+            return
+    raise NotFound(f"{kind}/{name} in {where} has no placement: nothing has placed it yet")

@@ -1,0 +1,38 @@
+"""The options that say which gateway a command speaks to."""
+
+from __future__ import annotations
+
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleet.cli.client import Client
+
+P = ParamSpec("P")
+
+
+def gateway(command: Callable[Concatenate[Client, P], None]) -> Callable[..., None]:
+    """Give a command `--kubeconfig` and `--context`, and a client for what they name."""
+
+    @click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Kubeconfig that leads to the gateway (default: the one a gateway on this machine "
+        "writes, else KUBECONFIG).",
+    )
+    @click.option("--context", help="Context in it (default: fleet).")
+    @wraps(command)
+    def with_client(
+        *args: Any, kubeconfig: Path | None, context: str | None, **kwargs: Any
+    ) -> None:
+        from fleet.cli.client import Client, find_kubeconfig, read_access
+
+        client = Client(read_access(find_kubeconfig(kubeconfig), context))
+        command(client, *args, **kwargs)
+
+    return with_client
