@@ -8,6 +8,7 @@ is cancelled; the CLI calls it.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import random
@@ -55,6 +56,7 @@ log = logging.getLogger(__name__)
 # Tens of thousands of entries live long; looking through them for cycles at the default pace
 # costs more than anything they could leak.
 _GC_THRESHOLDS = (50_000, 20, 100)
+_TRIM_EVERY_S = 10.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -130,6 +132,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             async with asyncio.TaskGroup() as group:
                 group.create_task(assembly.world.run(), name="idle resources")
                 group.create_task(_renewing(authority, context, names), name="certificates")
+                group.create_task(_trimming(), name="memory")
                 log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)
                 ready(gateway)
         finally:
@@ -184,6 +187,20 @@ async def _renewing(authority: Authority, context: ssl.SSLContext, names: list[s
     while True:
         await asyncio.sleep(12 * 3600)
         await asyncio.to_thread(authority.renew, context, names)
+
+
+async def _trimming() -> None:
+    """Give freed memory back to the system.
+
+    A member's first list passes through as text before it is kept; glibc holds on to the pages
+    that text took, up to the size of everything that is kept, unless asked to let go.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is None:
+        return
+    while True:
+        await asyncio.sleep(_TRIM_EVERY_S)
+        await asyncio.to_thread(trim, 0)
 
 
 def _now() -> datetime:

@@ -75,7 +75,7 @@ class Entry:
         self.name: str = metadata["name"]
         self.revision = revision
         self.labels = shared_labels(metadata.get("labels"))
-        self.fields = fields
+        self.fields = tuple(map(intern, fields))
         self.member = member
         self.member_revision = member_revision
         self.row: RowTemplate | None = None

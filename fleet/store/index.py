@@ -9,6 +9,7 @@ as long as it lives, which is as long as nothing in it changes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,53 +45,57 @@ class Index:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         ordered = sorted(entries, key=_key)
-        self._by_key: dict[Key, Entry] = {e.key: e for e in ordered}
-        if len(self._by_key) != len(ordered):
+        if any(a.key == b.key for a, b in pairwise(ordered)):
             raise ValueError("two entries have the same key")
+        self._count = len(ordered)
         half = RUN_LIMIT * 3 // 4
         self._runs = [Run(tuple(ordered[at : at + half])) for at in range(0, len(ordered), half)]
         self._firsts: list[Key] = [run.first for run in self._runs]
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return self._count
 
     def get(self, key: Key) -> Entry | None:
-        return self._by_key.get(key)
+        # by search: a dictionary beside the runs would cost a tenth of what small objects weigh
+        _, entries, where = self._place(key)
+        if where < len(entries) and entries[where].key == key:
+            return entries[where]
+        return None
 
     def put(self, entry: Entry) -> Entry | None:
         """Insert or replace; returns what was there."""
-        key = entry.key
-        previous = self._by_key.get(key)
-        self._by_key[key] = entry
-        if not self._runs:
-            self._replace(0, 0, entry_runs=[(entry,)])
+        at, entries, where = self._place(entry.key)
+        previous = entries[where] if where < len(entries) else None
+        if previous is not None and previous.key == entry.key:
+            self._replace(at, at + 1, [(*entries[:where], entry, *entries[where + 1 :])])
             return previous
-        at = max(bisect_right(self._firsts, key) - 1, 0)
-        entries = self._runs[at].entries
-        where = bisect_left(entries, key, key=_key)
-        if previous is not None:
-            new = (*entries[:where], entry, *entries[where + 1 :])
-        else:
-            new = (*entries[:where], entry, *entries[where:])
+        self._count += 1
+        new = (*entries[:where], entry, *entries[where:])
         if len(new) > RUN_LIMIT:
             # appending in order fills runs; inserting in the middle halves them
             cut = RUN_LIMIT if where == len(entries) else len(new) // 2
-            self._replace(at, at + 1, entry_runs=[new[:cut], new[cut:]])
+            self._replace(at, at + 1, [new[:cut], new[cut:]])
         else:
-            self._replace(at, at + 1, entry_runs=[new])
-        return previous
+            self._replace(at, at + 1, [new])
+        return None
 
     def remove(self, key: Key) -> Entry | None:
         """Take out; returns what was there, None when nothing was."""
-        previous = self._by_key.pop(key, None)
-        if previous is None:
+        at, entries, where = self._place(key)
+        if where == len(entries) or entries[where].key != key:
             return None
+        self._count -= 1
+        new = entries[:where] + entries[where + 1 :]
+        self._replace(at, at + 1, [new] if new else [])
+        return entries[where]
+
+    def _place(self, key: Key) -> tuple[int, tuple[Entry, ...], int]:
+        """The run that holds `key` or would, its entries, and the position among them."""
+        if not self._runs:
+            return 0, (), 0
         at = max(bisect_right(self._firsts, key) - 1, 0)
         entries = self._runs[at].entries
-        where = bisect_left(entries, key, key=_key)
-        new = entries[:where] + entries[where + 1 :]
-        self._replace(at, at + 1, entry_runs=[new] if new else [])
-        return previous
+        return at, entries, bisect_left(entries, key, key=_key)
 
     def runs(self) -> list[Run]:
         """The runs as they are now; later changes do not show in the list returned."""
@@ -100,7 +105,7 @@ class Index:
         for run in self.runs():
             yield from run.entries
 
-    def _replace(self, start: int, end: int, *, entry_runs: list[tuple[Entry, ...]]) -> None:
+    def _replace(self, start: int, end: int, entry_runs: list[tuple[Entry, ...]]) -> None:
         runs = [Run(entries) for entries in entry_runs]
         self._runs[start:end] = runs
         self._firsts[start:end] = [run.first for run in runs]

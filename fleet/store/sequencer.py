@@ -1,12 +1,13 @@
 """The fleet revision: one counter an epoch, one number a change.
 
-Members' events are numbered the moment they arrive. A store that must make a write durable first
-*reserves* the next number; changes that arrive meanwhile wait in order, so numbers are published
+Members' events are numbered the moment they arrive. A store that must make writes durable first
+*reserves* the next numbers; changes that arrive meanwhile wait in order, so numbers are published
 in the order in which they were given and a reader at revision R never misses one below R.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from fleet.kube.revision import Revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+log = logging.getLogger(__name__)
 
 
 class Sequencer:
@@ -55,20 +58,31 @@ class Sequencer:
             apply(self.next())
 
     @contextmanager
-    def reserve(self) -> Iterator[Revision]:
-        """Hold back publication while the change numbered here is made durable.
+    def reserve(self, count: int = 1) -> Iterator[Revision]:
+        """Hold back publication while up to `count` changes are made durable, numbered from the
+        one given on; at least one number is taken.
 
-        The block applies its change before it leaves; an exception gives the number up (a gap is
-        harmless, a re-used number is not). Reservations do not nest.
+        The block applies its changes, in order and without yielding to the event loop in between,
+        before it leaves. Numbers it does not use are given up, and all of them when it raises: a
+        gap is harmless, a re-used number is not. Reservations do not nest.
         """
         if self._reserved:
             raise RuntimeError("a revision is reserved already")
         self._reserved = True
-        number = Revision(self._current + 1)
+        first = Revision(self._current + 1)
         try:
-            yield number
+            yield first
         finally:
-            self._current = number
+            self._current = Revision(self._current + max(count, 1))
             self._reserved = False
-            while self._waiting and not self._reserved:
-                self._waiting.popleft()(self.next())
+            self._apply_waiting()
+
+    def _apply_waiting(self) -> None:
+        while self._waiting and not self._reserved:
+            apply = self._waiting.popleft()
+            try:
+                apply(self.next())
+            except Exception:
+                # it must neither pass for a failure of the write it waited for, nor hold up the
+                # changes behind it
+                log.exception("a change that waited for a write could not be applied")

@@ -16,8 +16,9 @@ CONCURRENCY = 64
 
 
 def pod(number: int, *, prefix: str) -> dict[str, Any]:
-    digest = hashlib.sha256(f"{prefix}{number}".encode()).hexdigest()
+    """Pod `number`; those of one app have one template, as a ReplicaSet's pods do."""
     app = f"a{number % 50}"
+    digest = hashlib.sha256(f"{prefix}{app}".encode()).hexdigest()
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -44,7 +45,10 @@ def pod(number: int, *, prefix: str) -> dict[str, Any]:
                     "args": ["--listen=:8080", f"--shard={number % 16}", "--log-format=json"],
                     "ports": [{"name": "http", "containerPort": 8080}],
                     "env": [
-                        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                        {
+                            "name": "POD_IP",
+                            "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+                        },
                         {"name": "SHARD", "value": str(number % 16)},
                         {"name": "TOKEN", "value": digest[:32]},
                     ],

@@ -7,12 +7,15 @@ for. One connection, kept alive.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import zlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _BUFFER = 1 << 20
 
@@ -61,6 +64,21 @@ class RawClient:
         if " 200 " not in lines[0]:
             raise RuntimeError(f"{path}: {lines[0]}: {bytes(self._view[start : start + 300])!r}")
         return filled - start
+
+    def continue_token(self) -> str:
+        """The continue token of the last list; looked for in the raw bytes when it comes first,
+        as the list's metadata does, and in the decoded end otherwise."""
+        start, end = self._span
+        if self._headers.get("content-encoding") == "gzip":
+            inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            raw = bytes(self._view[start:end])
+            if "content-length" not in self._headers:
+                raw = _dechunked(raw)
+            head = inflate.decompress(raw, 4096)
+        else:
+            head = bytes(self._view[start : start + 4096])
+        found = re.search(rb'"continue":"([^"]*)"', head)
+        return found.group(1).decode() if found else ""
 
     def json(self) -> Any:
         """The last body, decoded (not part of any measurement)."""
