@@ -25,6 +25,7 @@ MAX_QUERY_FIELDS = 1000
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_OFFERS = frozenset({"sec-websocket-protocol", "x-stream-protocol-version"})
 _TOKEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Query = tuple[tuple[str, str], ...]
@@ -117,7 +118,12 @@ def audit_id_of(headers: Mapping[str, str], fresh: str) -> str:
 
 
 def headers_of(raw: web.BaseRequest) -> dict[str, str]:
-    return {name.lower(): value for name, value in raw.headers.items()}
+    """Headers by lower-case name; the last value of a repeated one, but every offered protocol:
+    SPDY clients send each on a line of its own."""
+    headers = {name.lower(): value for name, value in raw.headers.items()}
+    for name in _OFFERS & headers.keys():
+        headers[name] = ", ".join(raw.headers.getall(name))
+    return headers
 
 
 def peer_of(raw: web.BaseRequest, *, path: str, headers: Mapping[str, str]) -> Peer:
