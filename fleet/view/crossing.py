@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fleet.errors import Forbidden
+
 if TYPE_CHECKING:
     from fleet.kube.wire import UserInfo
 
@@ -41,8 +43,11 @@ def crossed(user: UserInfo) -> UserInfo:
 
 def headers(user: UserInfo) -> dict[str, str]:
     """Impersonate headers for a request on behalf of `user`; groups, one a line (see
-    `adapters.kubernetes.headers`)."""
+    `adapters.kubernetes.headers`). Raises Forbidden for a name with control characters: a line
+    break would make two groups of one."""
     there = crossed(user)
+    if not all(name.isprintable() for name in (there.name, *there.groups)):
+        raise Forbidden(f"{user.name!r} or one of its groups holds control characters")
     return {"impersonate-user": there.name, "impersonate-group": "\n".join(there.groups)}
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.errors import Forbidden
 from fleet.kube.wire import UserInfo
-from fleet.view.crossing import crossed
+from fleet.view.crossing import crossed, headers
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,12 @@ def test_names_cross_under_the_prefix(name: str, expected: str) -> None:
 def test_what_an_authenticator_added_stays_at_home() -> None:
     user = crossed(UserInfo("jane", uid="1", extra={"scopes": ("all",)}))
     assert (user.uid, user.extra) == ("", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [("jane\nImpersonate-Group: x", ()), ("jane", ("dev\nsystem:masters",)), ("jane", ("a\rb",))],
+)
+def test_a_line_break_does_not_make_two_groups_of_one(name: str, groups: tuple[str, ...]) -> None:
+    with pytest.raises(Forbidden):
+        headers(UserInfo(name, groups))
