@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from multidict import CIMultiDict
 
+from fleet.errors import TransportError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -30,19 +32,26 @@ _NEVER_SENT = _HOP_BY_HOP | {
 _NEVER_SENT_PREFIX = "x-remote-"
 _NEVER_RETURNED = _HOP_BY_HOP | {"content-length", "content-encoding", "set-cookie", "warning"}
 _OFFERS = frozenset({"sec-websocket-protocol", "x-stream-protocol-version"})
+_SEVERAL_LINES = ("impersonate-group", "impersonate-extra-")
+_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")  # RFC 9110 5.5
 _WARNING = re.compile(r'\s*\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
 def towards_member(
     headers: Mapping[str, str], *, authorization: str, impersonation: Impersonation
 ) -> CIMultiDict[str]:
-    """The headers to send for a request that came with `headers` (lower-case keys)."""
+    """The headers to send for a request that came with `headers` (lower-case keys).
+
+    Raises TransportError for a value that would become several headers.
+    """
     named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     sent: CIMultiDict[str] = CIMultiDict()
     for name, value in headers.items():
         if name in _NEVER_SENT or name in named or name.startswith(_NEVER_SENT_PREFIX):
             continue
-        for line in value.split("\n"):
+        for line in value.split("\n") if name.startswith(_SEVERAL_LINES) else (value,):
+            if not _VALUE.fullmatch(line):
+                raise TransportError(f"header {name} holds control characters", sent=False)
             sent.add(name, line)
     sent.setdefault("User-Agent", USER_AGENT)
     if authorization:

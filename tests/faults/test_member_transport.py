@@ -577,15 +577,18 @@ async def test_a_header_cannot_smuggle_another():
         await peer.request()
         await peer.send(ACCEPTED)
 
-    evil = Request(
-        "GET",
-        EXEC.path,
-        headers={**EXEC.headers, "user-agent": "x\rAuthorization: Bearer mine"},
-    )
     async with reaching(serve) as transport:
-        with pytest.raises(TransportError) as caught:
-            await transport.handle(evil)
-        assert not caught.value.sent
+        for name, value in (
+            ("user-agent", "x\rAuthorization: Bearer mine"),
+            ("user-agent", "x\nImpersonate-Group: system:masters"),
+            ("impersonate-user", "jane\nsystem:admin"),
+            ("impersonate-group", "a\0b"),
+        ):
+            for request in (PODS, EXEC):
+                evil = Request("GET", request.path, headers={**request.headers, name: value})
+                with pytest.raises(TransportError) as caught:
+                    await transport.handle(evil)
+                assert not caught.value.sent
 
 
 async def test_requests_go_through_a_proxy_and_so_do_upgrades():
