@@ -69,6 +69,7 @@ async def take_over(
     http.set_parser(early)  # type: ignore[arg-type]  # it feeds any object of this shape
     client = _Client(transport, early=bytes(early.data))
     transport.set_protocol(client)
+    _stop_at_the_socket(transport)
     transport.resume_reading()
     try:
         async with draining.scope():
@@ -79,6 +80,17 @@ async def take_over(
         client.hand_back(http)
         await tunnel.close()
     return reply
+
+
+def _stop_at_the_socket(transport: asyncio.Transport) -> None:
+    """Have pausing stop the reading of the socket itself, not only of what TLS has decrypted.
+
+    uvloop throws away what a paused TLS connection still holds when the peer's end arrives behind
+    it; with nothing held there is nothing to lose.
+    """
+    limits = getattr(transport, "set_read_buffer_limits", None)  # transports of TLS have it
+    if limits is not None:
+        limits(high=1, low=0)
 
 
 async def _carry(client: _Client, tunnel: Duplex) -> None:

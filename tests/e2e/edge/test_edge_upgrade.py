@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import socket
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -198,6 +200,35 @@ async def test_a_client_that_closes_closes_the_member_after_all_is_delivered(ser
         await tunnel.closed.wait()
         await edge.exchange()
         assert edge.server.long_running == 0
+
+
+@pytest.mark.parametrize("tls", [True, False])
+async def test_what_a_client_sent_before_it_closed_reaches_a_slow_member(
+    serving: Any, tls: bool
+) -> None:
+    """A Go client closes without waiting for the other side's goodbye."""
+    tunnel = Tunnel(room=1)
+    size = 8 << 20
+
+    def send_and_close(port: int, context: ssl.SSLContext | None) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            link = context.wrap_socket(plain, server_hostname="localhost") if context else plain
+            link.sendall("\r\n".join(("GET /exec HTTP/1.1", "Host: x", *WEBSOCKET, "", "")).encode())
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += link.recv(1)
+            link.sendall(b"x" * size)
+            link.close()
+
+    async with serving(accepting(tunnel), tls=tls) as edge, asyncio.TaskGroup() as group:
+        group.create_task(asyncio.to_thread(send_and_close, edge.port, edge.tls))
+        received = 0
+        while data := await tunnel.from_client.get():
+            received += len(data)
+            await asyncio.sleep(0)
+        assert received == size
+        tunnel.to_client.put_nowait(b"")
+        await tunnel.closed.wait()
 
 
 async def test_a_member_that_closes_closes_the_client_after_all_is_delivered(serving: Any) -> None:
