@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import socket
-import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from fleet.errors import BadRequest, TransportError
 from fleet.kube.wire import Request, Response
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
 WEBSOCKET = (
@@ -213,7 +213,9 @@ async def test_what_a_client_sent_before_it_closed_reaches_a_slow_member(
     def send_and_close(port: int, context: ssl.SSLContext | None) -> None:
         with socket.create_connection(("127.0.0.1", port)) as plain:
             link = context.wrap_socket(plain, server_hostname="localhost") if context else plain
-            link.sendall("\r\n".join(("GET /exec HTTP/1.1", "Host: x", *WEBSOCKET, "", "")).encode())
+            link.sendall(
+                "\r\n".join(("GET /exec HTTP/1.1", "Host: x", *WEBSOCKET, "", "")).encode()
+            )
             head = b""
             while not head.endswith(b"\r\n\r\n"):
                 head += link.recv(1)
