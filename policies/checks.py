@@ -1,0 +1,145 @@
+"""What one field alone cannot show to be wrong: names that must exist, parts that conflict.
+
+Each check gets the typed object and the one it replaces, and returns one cause per wrong field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleet.errors import BadRequest
+from fleet.kube.names import label_key_problems
+from policies.faults import fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fleet.errors import Cause
+    from policies.cluster import Cluster
+    from policies.parts import Selector, Toleration
+    from policies.placement import Placement
+    from policies.placement_policy import PlacementPolicy
+    from policies.price_book import PriceBook
+
+
+def cluster(new: Cluster, old: Cluster | None) -> Sequence[Cause]:
+    return tuple(_cluster(new))
+
+
+def _cluster(new: Cluster) -> Iterator[Cause]:
+    connection = new.spec.connection
+    if connection.kubeconfig_secret_ref is not None and connection.virtual is not None:
+        yield fault(
+            "spec.connection", "has both kubeconfigSecretRef and virtual; write the one that is so"
+        )
+    yield from _label_key(new.spec.blocks.node_label, "spec.blocks.nodeLabel")
+    seen = set()
+    for index, taint in enumerate(new.spec.taints):
+        key = (taint.key, taint.effect)
+        if key in seen:
+            yield fault(f"spec.taints[{index}]", f"{taint.key}:{taint.effect} is there twice")
+        seen.add(key)
+        yield from _label_key(taint.key, f"spec.taints[{index}].key", needed=True)
+
+
+def placement_policy(new: PlacementPolicy, old: PlacementPolicy | None) -> Sequence[Cause]:
+    return tuple(_placement_policy(new))
+
+
+def _placement_policy(new: PlacementPolicy) -> Iterator[Cause]:
+    spec = new.spec
+    if spec.workloads is not None:
+        yield from _selector(spec.workloads, "spec.workloads")
+    yield from _selector(spec.clusters.selector, "spec.clusters.selector")
+    for index, toleration in enumerate(spec.clusters.tolerations):
+        yield from _toleration(toleration, f"spec.clusters.tolerations[{index}]")
+    names: set[str] = set()
+    for index, tier in enumerate(spec.clusters.tiers):
+        where = f"spec.clusters.tiers[{index}]"
+        yield from _selector(tier.selector, f"{where}.selector")
+        if tier.name and tier.name in names:
+            yield fault(f"{where}.name", f'"{tier.name}" is the name of an earlier tier')
+        names.add(tier.name)
+        if index == 0 and tier.after:
+            yield fault(f"{where}.after", "the first tier has none before it to wait for")
+    gang = spec.gang
+    if gang.plane and spec.network == "None":
+        yield fault(
+            "spec.gang.plane",
+            f'"{gang.plane}" says which network it must be, but spec.gang.network is None; '
+            "write ParameterPlane or DataPlane there",
+        )
+    roles: set[str] = set()
+    for index, role in enumerate(gang.roles):
+        where = f"spec.gang.roles[{index}]"
+        if role.name in roles:
+            yield fault(f"{where}.name", f'"{role.name}" is there twice')
+        roles.add(role.name)
+        for position, name in enumerate(role.tiers):
+            if not name or name not in names:
+                named = ", ".join(sorted(filter(None, names))) or "none has a name"
+                yield fault(
+                    f"{where}.tiers[{position}]",
+                    f'no tier of spec.clusters.tiers is called "{name}" ({named})',
+                )
+
+
+def price_book(new: PriceBook, old: PriceBook | None) -> Sequence[Cause]:
+    return tuple(_price_book(new))
+
+
+def _price_book(new: PriceBook) -> Iterator[Cause]:
+    currency, seen = new.spec.currency, set()
+    for index, offer in enumerate(new.spec.offers):
+        where = f"spec.offers[{index}]"
+        if offer.billing == "Owned":
+            if offer.per_hour is not None:
+                yield fault(
+                    f"{where}.perHour",
+                    "what is Owned has no price per hour; leave it out, or write billing: Reserved",
+                )
+        elif offer.per_hour is None:
+            yield fault(
+                f"{where}.perHour",
+                f"must be given for billing {offer.billing}: a missing price is not free; write "
+                f'"98.32" (in {currency}), or billing: Owned',
+            )
+        if offer.interruptions_per_hour is not None and offer.billing != "Spot":
+            yield fault(
+                f"{where}.interruptionsPerHour", f"only Spot is interrupted, not {offer.billing}"
+            )
+        key = (offer.cluster, offer.accelerator, offer.instance_type, offer.billing)
+        if key in seen:
+            yield fault(where, "an earlier offer is for the same nodes and billing")
+        seen.add(key)
+
+
+def placement(new: Placement, old: Placement | None) -> Sequence[Cause]:
+    if old is not None and old.spec.workload != new.spec.workload:
+        return (fault("spec.workload", "a Placement stays with its workload; it cannot change"),)
+    return ()
+
+
+def _selector(selector: Selector, where: str) -> Iterator[Cause]:
+    try:
+        selector.compiled()
+    except BadRequest as error:
+        yield fault(where, error.message)
+
+
+def _toleration(toleration: Toleration, where: str) -> Iterator[Cause]:
+    if not toleration.key and toleration.operator != "Exists":
+        yield fault(
+            f"{where}.key", "must be given, or operator: Exists, which then tolerates every taint"
+        )
+    if toleration.operator == "Exists" and toleration.value:
+        yield fault(f"{where}.value", "must be empty with operator Exists: the key alone counts")
+
+
+def _label_key(key: str, where: str, *, needed: bool = False) -> Iterator[Cause]:
+    if not key:
+        if needed:
+            yield fault(where, "may not be empty")
+        return
+    for problem in label_key_problems(key):
+        yield fault(where, f'"{key}" is no label key: {problem}')

@@ -1,0 +1,163 @@
+"""Kind Placement: the recorded decision where a workload runs, and why there.
+
+Written by the fleet alone. `fleet.scheduling` decides what stands in it, `fleet.dispatch` moves it
+through its states.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from policies.base import REQUIRED, Items, Model, by_key, setting
+from policies.parts import Condition
+from policies.scalars import Amount, Quantity, Time
+
+Phase = Literal[
+    "Queued",
+    "QuotaHeld",
+    "Holding",
+    "Committed",
+    "Running",
+    "Succeeded",
+    "Failed",
+    "Evicted",
+    "Lost",
+]
+ShardState = Literal[
+    "Planned", "Holding", "Held", "Committed", "Running", "Succeeded", "Failed", "Evicted", "Lost"
+]
+Verdict = Literal["Used", "Unused", "Refused"]
+
+
+class WorkloadReference(Model):
+    """The workload that was placed."""
+
+    api_version: str = setting(REQUIRED, "API version of its kind.")
+    kind: str = setting(REQUIRED, "Its kind.")
+    name: str = setting(REQUIRED, "Its name.")
+    uid: str = setting("", "Its UID: a workload made anew under the same name is another one.")
+
+
+class PolicyReference(Model):
+    """The policy that was applied."""
+
+    name: str = setting(REQUIRED, "Its name.")
+    namespace: str = setting(REQUIRED, "Its namespace.")
+
+
+class PlacementSpec(Model):
+    """What is placed."""
+
+    workload: WorkloadReference = setting(REQUIRED, "The workload.")
+    policy: PolicyReference | None = setting(None, "The policy that was applied.")
+
+
+class Role(Model):
+    """Pods that are alike."""
+
+    name: str = setting(REQUIRED, "Name of the role.")
+    pods: int = setting(REQUIRED, "How many pods it has.")
+    unit: int = setting(1, "Pods that stay together.")
+    network: str = setting("None", "Network that connects them.")
+    request: dict[str, Quantity] = setting({}, "What one pod requests.")
+
+
+class Interval(Model):
+    """The pods of one role that a shard has: ranks `first` to `first + count - 1`."""
+
+    name: str = setting(REQUIRED, "Name of the role.")
+    first: int = setting(REQUIRED, "First rank within the role.")
+    count: int = setting(REQUIRED, "Number of ranks.")
+
+
+class Shard(Model):
+    """The part of a workload that one cluster has."""
+
+    cluster: str = setting(REQUIRED, "Name of the cluster.")
+    index: int = setting(0, "Number of the shard; shard 0 has rank 0.")
+    generation: int = setting(0, "The generation of the plan that put it there.")
+    roles: Items[Interval] = setting((), "Its ranks, by role.", json_schema_extra=by_key("name"))
+    blocks: Items[str] = setting((), "The blocks chosen for it.")
+    tier: int = setting(1, "Tier of the policy that its cluster is in.")
+    billing: str = setting("", "How its nodes are paid for.")
+    per_hour: Amount | None = setting(None, "What it costs per hour; absent where not known.")
+    state: ShardState = setting("Planned", "How far it is.")
+    reason: str = setting("", "One word for programs: why it is in this state.")
+    message: str = setting("", "The same for people.")
+    held_at: Time | None = setting(None, "When all its pods were bound to nodes.")
+    hold_expires_at: Time | None = setting(None, "When the hold lapses by itself.")
+    committed_at: Time | None = setting(None, "When its gate was opened.")
+    started_at: Time | None = setting(None, "When all its pods ran.")
+    finished_at: Time | None = setting(None, "When it ended.")
+    lost_at: Time | None = setting(None, "When its cluster was last heard of.")
+
+
+class ClusterVerdict(Model):
+    """Why a cluster was taken or not."""
+
+    name: str = setting(REQUIRED, "Name of the cluster.")
+    verdict: Verdict = setting(
+        REQUIRED, "Used, Unused (it would do, others are preferred) or Refused (it will not do)."
+    )
+    reason: str = setting("", "One word for programs.")
+    message: str = setting("", "The same for people.")
+    tier: int = setting(0, "Tier of the policy that it is in; 0 means none.")
+    plane: str = setting("", "Its parameter plane.")
+    free_pods: int | None = setting(
+        None, "Pods of the workload that it could take, in whole units; absent where not known."
+    )
+    per_hour: Amount | None = setting(
+        None, "What the whole workload would cost there per hour; absent where not known."
+    )
+
+
+class Cost(Model):
+    """What the workload costs where it is."""
+
+    currency: str = setting("", "Currency of the amounts.")
+    per_hour: Amount | None = setting(None, "Per hour; absent while a part is not known.")
+    unknown: Items[str] = setting((), "Clusters used whose price is not known.")
+    next_best: str = setting("", "The next best single cluster.")
+    next_best_per_hour: Amount | None = setting(None, "What it would cost there per hour.")
+
+
+class PlacementStatus(Model):
+    """The decision, and how far it is carried out."""
+
+    generation: int = setting(0, "Counts the plans; a commit names the one it means.")
+    phase: Phase = setting("Queued", "How far it is.")
+    message: str = setting("", "Why it is there, or what it waits for.")
+    mode: str = setting("", "Whether it is in one cluster or split.")
+    plane: str = setting("", "The network that connects its clusters.")
+    priority: str = setting("", "Its priority class.")
+    queued_at: Time | None = setting(None, "When it began to wait.")
+    roles: Items[Role] = setting(
+        (), "What was asked for, by role.", json_schema_extra=by_key("name")
+    )
+    shards: Items[Shard] = setting(
+        (), "Its parts, by cluster.", json_schema_extra=by_key("cluster")
+    )
+    clusters: Items[ClusterVerdict] = setting(
+        (),
+        "Every cluster of the fleet, and why it was taken or not.",
+        json_schema_extra=by_key("name"),
+    )
+    why_several: str = setting("", "Why more than one cluster was needed.")
+    used_clusters: str = setting("", "The clusters used, for the column.")
+    cost: Cost = setting({}, "What it costs.")
+    conditions: Items[Condition] = setting(
+        (), "Placed, Held, Committed.", json_schema_extra=by_key("type")
+    )
+
+
+class Placement(Model):
+    """Where a workload runs, and why there; written by the fleet."""
+
+    spec: PlacementSpec = setting(REQUIRED, "What is placed.")
+    status: PlacementStatus = setting({}, "The decision.")
+
+
+def name_of(kind: str, name: str) -> str:
+    """The name of a workload's Placement: `job-train`. No two workloads share one, since no
+    kind holds a dash."""
+    return f"{kind.lower()}-{name}"

@@ -1,0 +1,128 @@
+"""Kind PlacementPolicy: which workloads may go to which clusters, in which form, at what price."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from policies.base import REQUIRED, Items, Model, by_key, setting
+from policies.parts import Selector, Toleration
+from policies.scalars import Duration, PerHour, Share
+
+Mode = Literal["One", "Split"]
+Network = Literal["ParameterPlane", "DataPlane", "None"]
+LATER = "Recorded, not acted on yet."
+
+
+class Tier(Model):
+    """Clusters of equal preference."""
+
+    name: str = setting("", "Name by which roles refer to the tier.")
+    selector: Selector = setting({}, "The clusters in it, by their labels.")
+    after: Duration = setting(
+        "0s", "How long a workload waits for the tiers before this one until it is tried."
+    )
+
+
+class Clusters(Model):
+    """Which clusters come into question, and in which order."""
+
+    selector: Selector = setting({}, "Only these, by their labels; empty means all.")
+    tolerations: Items[Toleration] = setting((), "Taints of clusters that do not keep it away.")
+    tiers: Items[Tier] = setting(
+        (),
+        "Tried in order: clusters of a later tier only when the earlier ones do not suffice; a "
+        "cluster in no tier is not used.",
+    )
+
+
+class RoleRule(Model):
+    """What differs for one role of the workload."""
+
+    name: str = setting(REQUIRED, "Name of the role, e.g. worker.")
+    network: Network | None = setting(None, "Network between its pods; absent as for the gang.")
+    unit: int | None = setting(
+        None, "Pods of the role that stay together; absent as for the gang.", ge=1
+    )
+    tiers: Items[str] = setting((), "Only these tiers, by name; empty means all.")
+
+
+class Gang(Model):
+    """Which pods belong together, and what must connect them."""
+
+    network: Network | None = setting(
+        None,
+        "Network that must be common to all clusters used: ParameterPlane where mode is Split, "
+        "else None.",
+    )
+    plane: str = setting(
+        "", "Name of the one network of that kind that will do; empty means any, but one for all."
+    )
+    max_clusters: int = setting(2, "Most clusters that mode Split may use.", ge=1, le=64)
+    unit: int = setting(
+        1, "Pods that stay together in one block, e.g. one tensor-parallel group.", ge=1
+    )
+    roles: Items[RoleRule] = setting(
+        (), "Exceptions for single roles.", json_schema_extra=by_key("name")
+    )
+
+
+class Objective(Model):
+    """What a placement may cost."""
+
+    max_price: PerHour | None = setting(
+        None,
+        "Ceiling for the whole workload, e.g. 120 USD/h; clusters without a known price are then "
+        "left out.",
+    )
+    spot: Literal["Never", "Allowed", "Preferred"] = setting(
+        "Never",
+        "Whether spot offers count; Preferred takes them where they cost no more than others.",
+    )
+    deadline: Duration | None = setting(None, f"When it should be done. {LATER}")
+
+
+class Failover(Model):
+    """What happens when a cluster is lost."""
+
+    tolerate: Duration = setting(
+        "5m", "How long a cluster may be silent until its share is placed anew: the lease."
+    )
+    fencing: Literal["Confirmed", "Pod", "Controller"] = setting(
+        "Controller",
+        "What must have ended the lost copy before: proof, a guard in the pod, or the lease held "
+        "in the cluster.",
+    )
+    never_below: Share = setting("0%", f"Share of the pods that must always run. {LATER}")
+    warm_replacement: bool = setting(
+        False, f"Whether the replacement must run before the old copy is stopped. {LATER}"
+    )
+
+
+class PlacementPolicySpec(Model):
+    """The rules for the workloads it is for."""
+
+    workloads: Selector | None = setting(
+        None,
+        "Workloads of this namespace it is for, by their labels; absent means only those that "
+        "name it by the label fleet.dev/policy.",
+    )
+    clusters: Clusters = setting({}, "Where they may go.")
+    mode: Mode = setting(
+        "One", "One keeps a workload in one cluster, Split may divide it among several."
+    )
+    gang: Gang = setting({}, "Which pods belong together.")
+    objective: Objective = setting({}, "What it may cost.")
+    failover: Failover = setting({}, "What happens when a cluster is lost.")
+
+    @property
+    def network(self) -> Network:
+        """What must connect the pods, the mode considered."""
+        if self.gang.network is not None:
+            return self.gang.network
+        return "ParameterPlane" if self.mode == "Split" else "None"
+
+
+class PlacementPolicy(Model):
+    """Says which clusters workloads may go to, in which order, whole or split."""
+
+    spec: PlacementPolicySpec = setting({}, "The rules.")

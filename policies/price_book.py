@@ -1,0 +1,58 @@
+"""Kind PriceBook: what an hour in a cluster costs, as joint offers.
+
+An offer is a price for a whole node type in a cluster under one way of billing; prices of
+different offers are never mixed into one that nobody offers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from policies.base import REQUIRED, Items, Model, setting
+from policies.scalars import Amount, Currency, Duration, Time
+
+Billing = Literal["Owned", "Reserved", "OnDemand", "Spot"]
+
+
+class Offer(Model):
+    """One way to get one kind of node in one cluster."""
+
+    cluster: str = setting(REQUIRED, "Name of the cluster.")
+    accelerator: str = setting("", "Kind of accelerator it is for; empty means any or none.")
+    instance_type: str = setting(
+        "", "Type of node it is for (label node.kubernetes.io/instance-type); empty means any."
+    )
+    billing: Billing = setting("OnDemand", "How it is paid for; Owned costs nothing per hour.")
+    per_hour: Amount | None = setting(
+        None, 'Price of one node for an hour, e.g. "98.32"; must be absent where it is Owned.'
+    )
+    interruptions_per_hour: Amount | None = setting(
+        None,
+        'Expected interruptions of a spot node per hour, e.g. "0.04". Recorded, not acted on yet.',
+    )
+    as_of: Time | None = setting(
+        None, "When the price was true; absent means that it does not age, as in a contract."
+    )
+
+
+class Egress(Model):
+    """What data costs that leaves a network for a cluster. Recorded, not acted on yet."""
+
+    from_: str = setting(REQUIRED, "Name of the network it leaves.", alias="from")
+    to: str = setting(REQUIRED, "Name of the cluster it goes to.")
+    per_gib: Amount = setting(REQUIRED, 'Price of one GiB, e.g. "0.05".', alias="perGiB")
+
+
+class PriceBookSpec(Model):
+    """Offers in one currency."""
+
+    currency: Currency = setting("USD", "Currency of all its prices, by its three letters.")
+    max_age: Duration = setting("24h", "A price older than this counts as unknown.")
+    offers: Items[Offer] = setting((), "What can be had.")
+    egress: Items[Egress] = setting((), "Prices of data. Recorded, not acted on yet.")
+
+
+class PriceBook(Model):
+    """What an hour of work costs in each cluster."""
+
+    spec: PriceBookSpec = setting({}, "The offers.")

@@ -1,0 +1,84 @@
+"""The kinds there are. Adding one is a file with its model, a check, and an entry here."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from policies import checks
+from policies.cluster import Cluster
+from policies.kind import AGE, Kind, column
+from policies.placement import Placement
+from policies.placement_policy import PlacementPolicy
+from policies.price_book import PriceBook
+
+CLUSTER: Final = Kind(
+    Cluster,
+    plural="clusters",
+    namespaced=False,
+    check=checks.cluster,
+    columns=(
+        column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether it takes work."),
+        column("API", ".status.summary.api", "Whether its API answers."),
+        column("Data", ".status.summary.data", "Whether its workloads serve."),
+        column("Fresh", ".status.summary.fresh", "Age of what is known of it."),
+        column("Version", ".status.version", "Version of its API server."),
+        column("Nodes", ".status.summary.nodes", "Number of nodes.", type="integer"),
+        column("Accelerators", ".status.summary.accelerators", "Kinds of accelerator."),
+        column("Free", ".status.summary.free", "Unused accelerators."),
+        column("$/H", ".status.summary.pricePerHour", "Price of an accelerator hour."),
+        column("Plane", ".spec.networks.parameterPlane", "Its parameter plane."),
+        AGE,
+    ),
+)
+PLACEMENT_POLICY: Final = Kind(
+    PlacementPolicy,
+    plural="placementpolicies",
+    namespaced=True,
+    short_names=("pp",),
+    check=checks.placement_policy,
+    columns=(
+        column("Mode", ".spec.mode", "One cluster, or split among several."),
+        column("Network", ".spec.gang.network", "What must connect the pods."),
+        column("Unit", ".spec.gang.unit", "Pods that stay together.", type="integer"),
+        column("Tiers", ".spec.clusters.tiers[*].name", "Names of the tiers.", priority=1),
+        column("Max-Price", ".spec.objective.maxPrice", "Ceiling per hour."),
+        column("Fencing", ".spec.failover.fencing", "What ends a lost copy.", priority=1),
+        AGE,
+    ),
+)
+PRICE_BOOK: Final = Kind(
+    PriceBook,
+    plural="pricebooks",
+    namespaced=False,
+    check=checks.price_book,
+    columns=(
+        column("Currency", ".spec.currency", "Currency of its prices."),
+        column("Max-Age", ".spec.maxAge", "When a price counts as unknown."),
+        AGE,
+    ),
+)
+PLACEMENT: Final = Kind(
+    Placement,
+    plural="placements",
+    namespaced=True,
+    check=checks.placement,
+    written_by_users=False,
+    selectable_fields=("spec.workload.uid",),
+    columns=(
+        column("Workload", ".spec.workload.name", "What is placed."),
+        column("Phase", ".status.phase", "How far it is."),
+        column("Clusters", ".status.usedClusters", "Where it is."),
+        column("Plane", ".status.plane", "What connects its clusters."),
+        column("Generation", ".status.generation", "Plans so far.", type="integer"),
+        column("Policy", ".spec.policy.name", "The policy applied.", priority=1),
+        column("Why", ".status.message", "Why, or what it waits for.", priority=1),
+        AGE,
+    ),
+)
+
+KINDS: Final[tuple[Kind[Any], ...]] = (CLUSTER, PLACEMENT_POLICY, PRICE_BOOK, PLACEMENT)
+
+
+def kinds() -> tuple[Kind[Any], ...]:
+    """Every kind of `fleet.dev/v1alpha1`, in the order of the reference."""
+    return KINDS
