@@ -51,7 +51,7 @@ _STANDARD: Final = {
 
 @cache
 def openapi_document() -> dict[str, bytes]:
-    """Path (`apis/fleet.dev/v1alpha1`) to document, as `fleet.gateway.own.OwnOpenApi` takes them."""
+    """Path (`apis/fleet.dev/v1alpha1`) to document, as the gateway publishes them."""
     schemas: Object = {}
     paths: Object = {}
     for kind in kinds():
