@@ -37,9 +37,9 @@ from fleet.gateway.state import StateDirectory
 from fleet.members.binding import bind_admins
 from fleet.members.credentials import CredentialStore
 from fleet.members.roster import Members
-from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
+from fleet.store.sqlite import SqliteBackend
 from fleet.view.merged import Freshness
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         authority = Authority.open(state.pki)
         names = server_names(config.address, config.tls_names)
         rng = random.SystemRandom()
-        store = ObjectStore(MemoryBackend(), Sequencer(epoch=state.next_epoch()))
-        stack.push_async_callback(store.close)
+        store = await stack.enter_async_context(
+            ObjectStore(SqliteBackend(state.objects), Sequencer(epoch=state.next_epoch()))
+        )
         await own.first_objects(store, now=_now(), uid=_uid, rng=rng)
         members = Members(
             CredentialStore(state.members), adapters.kubernetes.connect, prepare=bind_admins

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from fleet.kube.revision import Revision
+from fleet.store.backend import Stored
 
-    from fleet.store.objects import Record
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.store.backend import Record
 
 
 class MemoryBackend:
@@ -15,15 +19,21 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, str, str], Record] = {}
+        self._revision = Revision(0)
 
-    def load(self) -> Iterable[Record]:
-        return list(self._records.values())
+    async def open(self) -> Stored:
+        return Stored(list(self._records.values()), self._revision)
 
-    async def put(self, record: Record) -> None:
-        self._records[(record.kind, record.namespace, record.name)] = record
-
-    async def delete(self, record: Record) -> None:
-        self._records.pop((record.kind, record.namespace, record.name), None)
+    def commit(self, changes: Sequence[Record]) -> asyncio.Future[None]:
+        for change in changes:
+            if change.deleted:
+                self._records.pop(change.key, None)
+            else:
+                self._records[change.key] = change
+            self._revision = max(self._revision, change.revision)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
 
     async def close(self) -> None:
         return None

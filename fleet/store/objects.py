@@ -1,80 +1,113 @@
 """The objects that the fleet owns: compare-and-set over a durable backend.
 
-A write reserves the next revision, makes the object durable under it, and only then shows it in
-the collection, so nothing a client was told of can be lost and nothing undurable is ever seen.
-Writers take turns; members' events that arrive meanwhile are numbered after the write.
+Every write goes through one task. It takes what has queued up, checks each write against the
+state that the ones before it leave, makes the whole batch durable under revisions of its own, and
+only then shows it in the collections. So nothing a client was told of can be lost, nothing
+undurable is ever seen, and a caller that is cancelled leaves no difference between the two:
+its write was begun and ends as it ends.
 
-Backends (`memory`, `sqlite`) keep bytes by key and know nothing of Kubernetes.
+Members' events that arrive during a commit are numbered after it (`sequencer`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
-from fleet.errors import AlreadyExists, Conflict, NotFound
+from fleet.errors import AlreadyExists, Conflict, NotFound, StoreError
 from fleet.kube.fields import extract
+from fleet.kube.revision import Revision
+from fleet.store.backend import Record
 from fleet.store.collection import Collection
 from fleet.store.entry import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
 
     from fleet.kube.resources import Resource
-    from fleet.kube.revision import Revision
+    from fleet.store.backend import Backend
     from fleet.store.sequencer import Sequencer
+
+    Lookup = Callable[[Resource, str, str], Entry | None]
+    Guard = Callable[[Lookup], None]
 
 MODIFIED_MEANWHILE = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One stored object. `kind` is the group-resource (`jobs.batch`), `raw` its JSON."""
-
-    kind: str
-    namespace: str
-    name: str
-    revision: Revision
-    raw: bytes
-
-
-class Backend(Protocol):
-    """Where records lie. One store uses it, one change at a time."""
-
-    def load(self) -> Iterable[Record]:
-        """Every record, in any order. Raises StoreError."""
-
-    async def put(self, record: Record) -> None:
-        """Insert or replace; durable when it returns. Raises StoreError, nothing changed."""
-
-    async def delete(self, record: Record) -> None:
-        """Take out the object with the record's key; `record` carries the deletion's revision.
-        Durable when it returns. Raises StoreError, nothing changed."""
-
-    async def close(self) -> None:
-        """Let go of files; safe to call twice."""
+QUEUE_LIMIT = 1024
+BATCH_LIMIT = 128
 
 
 class ObjectStore:
     """Fleet objects by resource; each resource is a `Collection` to read from.
 
-    Objects handed in are complete (defaults, uid, timestamps set by the caller); the store sets
-    `metadata.resourceVersion` alone.
+    An async context manager: inside it the store can be written. Objects handed in are complete
+    (defaults, uid, timestamps set by the caller); the store sets `metadata.resourceVersion`
+    alone. At most `queue_limit` writes wait; more wait for room, and are given up when their
+    caller is cancelled there. A write that is queued is made.
     """
 
-    def __init__(self, backend: Backend, sequencer: Sequencer) -> None:
+    def __init__(
+        self, backend: Backend, sequencer: Sequencer, *, queue_limit: int = QUEUE_LIMIT
+    ) -> None:
         self.sequencer = sequencer
         self._backend = backend
         self._collections: dict[str, Collection] = {}
         self._unclaimed: dict[str, list[Record]] = {}
-        self._writer = asyncio.Lock()
-        for record in backend.load():
+        self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(queue_limit)
+        self._group = asyncio.TaskGroup()
+        self._writer: asyncio.Task[None] | None = None
+        self._state = _State.NEW
+
+    async def __aenter__(self) -> Self:
+        """Read what is stored. Raises StoreError."""
+        try:
+            stored = await self._backend.open()
+            if stored.revision >= self.sequencer.first:
+                raise StoreError(
+                    f"the object store holds revision {stored.revision}, and this start would give "
+                    f"out revisions from {self.sequencer.first} on: the epoch is older than the "
+                    "objects; restore both from the same moment, or raise the epoch"
+                )
+        except BaseException:
+            await self._backend.close()
+            raise
+        for record in stored.records:
             self._unclaimed.setdefault(record.kind, []).append(record)
+        await self._group.__aenter__()
+        self._writer = self._group.create_task(self._run(), name="object store")
+        self._state = _State.OPEN
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Make the writes that are queued, then let go of the backend."""
+        assert self._writer is not None
+        if self._state is _State.OPEN:
+            self._state = _State.CLOSING
+        try:
+            if not self._writer.done():
+                await self._queue.put(None)
+                await asyncio.wait((self._writer,))
+        finally:
+            try:
+                if isinstance(error, asyncio.CancelledError):
+                    await self._group.__aexit__(kind, error, trace)
+                else:
+                    # What the body raised leaves as it is, not wrapped with the end of a task.
+                    await self._group.__aexit__(None, None, None)
+            finally:
+                await self._backend.close()
+
+    # -- reading
 
     def collection(self, resource: Resource) -> Collection:
         """The collection of a resource, filled with what is stored; made at the first call."""
@@ -91,16 +124,19 @@ class ObjectStore:
     def get(self, resource: Resource, namespace: str, name: str) -> Entry | None:
         return self.collection(resource).get(namespace, name)
 
-    async def create(self, resource: Resource, obj: dict[str, Any]) -> Entry:
-        """Store a new object. Raises AlreadyExists, StoreError."""
+    # -- writing
+
+    async def create(
+        self, resource: Resource, obj: dict[str, Any], *, guard: Guard | None = None
+    ) -> Entry:
+        """Store a new object.
+
+        `guard` is called when the write's turn has come, with a look at the state it would be
+        made in; what it raises refuses the write. Raises AlreadyExists, StoreError.
+        """
         metadata = obj["metadata"]
-        namespace, name = metadata.get("namespace", ""), metadata["name"]
-        collection = self.collection(resource)
-        async with self._writer:
-            if collection.get(namespace, name) is not None:
-                gvr = resource.gvr
-                raise AlreadyExists.of(group=gvr.group, resource=gvr.resource, name=name)
-            return await self._put(collection, obj)
+        key = (metadata.get("namespace", ""), metadata["name"])
+        return await self._submit(_Write(self.collection(resource), key, obj=obj, guard=guard))
 
     async def update(self, resource: Resource, obj: dict[str, Any], *, expected: Revision) -> Entry:
         """Replace an object whose revision still is `expected`.
@@ -108,24 +144,19 @@ class ObjectStore:
         Raises NotFound, Conflict when it changed meanwhile, StoreError.
         """
         metadata = obj["metadata"]
-        collection = self.collection(resource)
-        async with self._writer:
-            _expect(collection, metadata.get("namespace", ""), metadata["name"], expected)
-            return await self._put(collection, obj)
+        key = (metadata.get("namespace", ""), metadata["name"])
+        return await self._submit(
+            _Write(self.collection(resource), key, obj=obj, expected=expected)
+        )
 
     async def delete(
         self, resource: Resource, *, namespace: str, name: str, expected: Revision
     ) -> Entry:
         """Remove an object whose revision still is `expected`; returns its last state, under
         the revision of the deletion. Raises NotFound, Conflict, StoreError."""
-        collection = self.collection(resource)
-        async with self._writer:
-            present = _expect(collection, namespace, name, expected)
-            with self.sequencer.reserve() as revision:
-                final = present.restated(revision)
-                await self._backend.delete(_record(collection, final))
-                collection.remove(final)
-            return final
+        return await self._submit(
+            _Write(self.collection(resource), (namespace, name), expected=expected)
+        )
 
     async def rewrite(
         self,
@@ -155,37 +186,205 @@ class ObjectStore:
                 continue
         raise Conflict.of(group=gvr.group, resource=gvr.resource, name=name, why=MODIFIED_MEANWHILE)
 
-    async def close(self) -> None:
-        await self._backend.close()
+    # -- the writer
 
-    async def _put(self, collection: Collection, obj: dict[str, Any]) -> Entry:
-        with self.sequencer.reserve() as revision:
-            obj["metadata"]["resourceVersion"] = str(revision)
-            entry = _entry(obj, collection.resource, revision)
-            await self._backend.put(_record(collection, entry))
-            collection.put(entry)
+    async def _submit(self, write: _Write) -> Entry:
+        if not self._accepts:
+            raise StoreError(
+                f"the object store {self._state.value}: nothing was changed, try again later"
+            )
+        await self._queue.put(write)
+        if self._state is _State.CLOSED:  # room came when nobody was left to write
+            self._refuse_waiting()
+        return await write.outcome
+
+    @property
+    def _accepts(self) -> bool:
+        return self._state is _State.OPEN
+
+    def _refuse_waiting(self) -> None:
+        """Empty the queue; whoever waits for room in it comes next, and refuses itself."""
+        while not self._queue.empty():
+            write = self._queue.get_nowait()
+            if write is not None:
+                write.settle(StoreError("the object store broke off: nothing was changed"))
+
+    async def _run(self) -> None:
+        try:
+            last = False
+            while not last:
+                batch, last = await self._next_batch()
+                if batch:
+                    await self._write(batch)
+        finally:
+            self._state = _State.CLOSED
+            self._refuse_waiting()
+
+    async def _next_batch(self) -> tuple[list[_Write], bool]:
+        """What waits, at least one write unless the store closes; whether these are the last."""
+        batch: list[_Write] = []
+        write = await self._queue.get()
+        while write is not None:
+            batch.append(write)
+            if len(batch) == BATCH_LIMIT or self._queue.empty():
+                return batch, False
+            write = self._queue.get_nowait()
+        return batch, True
+
+    async def _write(self, batch: Sequence[_Write]) -> None:
+        try:
+            await self._commit(batch)
+        except StoreError as error:
+            if len(batch) == 1:
+                batch[0].settle(error)
+                return
+            for write in batch:  # one of them may be what the backend could not take
+                await self._write((write,))
+        except BaseException:
+            for write in batch:
+                write.settle(
+                    StoreError(
+                        "the object store broke off: whether the change was made is not known, "
+                        "look before you repeat it"
+                    )
+                )
+            raise
+
+    async def _commit(self, batch: Sequence[_Write]) -> None:
+        """Make every write of the batch that may be made, and settle all of them."""
+        with self.sequencer.reserve(len(batch)) as first:
+            pending = _Pending(self)
+            outcomes = [
+                pending.prepare(write, Revision(first + number))
+                for number, write in enumerate(batch)
+            ]
+            made = [
+                (write, outcome)
+                for write, outcome in zip(batch, outcomes, strict=True)
+                if isinstance(outcome, Entry)
+            ]
+            if made:
+                changes = [write.record(entry) for write, entry in made]
+                await _uninterrupted(self._backend.commit(changes))
+            for write, entry in made:
+                write.show(entry)
+        for write, outcome in zip(batch, outcomes, strict=True):
+            write.settle(outcome)
+
+
+class _State(Enum):
+    NEW = "is not open yet"
+    OPEN = "is open"
+    CLOSING = "is being closed"
+    CLOSED = "is closed"
+
+
+class _Write:
+    """One write on its way: a create has no `expected` revision, a delete no `obj`."""
+
+    __slots__ = ("collection", "expected", "guard", "key", "obj", "outcome")
+
+    def __init__(
+        self,
+        collection: Collection,
+        key: tuple[str, str],
+        *,
+        obj: dict[str, Any] | None = None,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self.collection = collection
+        self.key = key
+        self.obj = obj
+        self.expected = expected
+        self.guard = guard
+        self.outcome: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+
+    def entry(self, present: Entry | None, revision: Revision) -> Entry:
+        """What the write makes of `present`. Raises AlreadyExists, NotFound, Conflict."""
+        gvr, name = self.collection.resource.gvr, self.key[1]
+        if self.expected is None:
+            if present is not None:
+                raise AlreadyExists.of(group=gvr.group, resource=gvr.resource, name=name)
+        elif present is None:
+            raise NotFound.of(group=gvr.group, resource=gvr.resource, name=name)
+        elif present.revision != self.expected:
+            raise Conflict.of(
+                group=gvr.group, resource=gvr.resource, name=name, why=MODIFIED_MEANWHILE
+            )
+        if self.obj is None:
+            assert present is not None
+            return present.restated(revision)
+        metadata = {**self.obj["metadata"], "resourceVersion": str(revision)}
+        return _entry({**self.obj, "metadata": metadata}, self.collection.resource, revision)
+
+    def record(self, entry: Entry) -> Record:
+        return Record(
+            kind=self.collection.resource.gvr.group_resource,
+            namespace=entry.namespace,
+            name=entry.name,
+            revision=entry.revision,
+            raw=entry.raw,
+            deleted=self.obj is None,
+        )
+
+    def show(self, entry: Entry) -> None:
+        if self.obj is None:
+            self.collection.remove(entry)
+        else:
+            self.collection.put(entry)
+
+    def settle(self, outcome: Entry | Exception) -> None:
+        """Tell the caller, unless it is gone."""
+        if self.outcome.done():
+            return
+        if isinstance(outcome, Entry):
+            self.outcome.set_result(outcome)
+        else:
+            self.outcome.set_exception(outcome)
+
+
+class _Pending:
+    """The state that the writes of a batch leave, before it is durable."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._changed: dict[tuple[str, str, str], Entry | None] = {}
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Entry | None:
+        key = (resource.gvr.group_resource, namespace, name)
+        if key in self._changed:
+            return self._changed[key]
+        return self._store.get(resource, namespace, name)
+
+    def prepare(self, write: _Write, revision: Revision) -> Entry | Exception:
+        """The write's entry, or why it cannot be made."""
+        resource = write.collection.resource
+        try:
+            if write.guard is not None:
+                write.guard(self.get)
+            entry = write.entry(self.get(resource, *write.key), revision)
+        except Exception as error:  # told to the one who asked, who alone may have caused it
+            return error
+        key = (resource.gvr.group_resource, *write.key)
+        self._changed[key] = None if write.obj is None else entry
         return entry
+
+
+async def _uninterrupted(commit: asyncio.Future[None]) -> None:
+    """Until the outcome is known, whoever cancels; the cancellation strikes at the next await."""
+    cancelled = False
+    while not commit.done():
+        try:
+            await asyncio.wait((commit,))
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+    commit.result()
 
 
 def _entry(obj: dict[str, Any], resource: Resource, revision: Revision) -> Entry:
     return Entry(obj, revision=revision, fields=extract(resource, obj))
-
-
-def _record(collection: Collection, entry: Entry) -> Record:
-    return Record(
-        kind=collection.resource.gvr.group_resource,
-        namespace=entry.namespace,
-        name=entry.name,
-        revision=entry.revision,
-        raw=entry.raw,
-    )
-
-
-def _expect(collection: Collection, namespace: str, name: str, expected: Revision) -> Entry:
-    present = collection.get(namespace, name)
-    gvr = collection.resource.gvr
-    if present is None:
-        raise NotFound.of(group=gvr.group, resource=gvr.resource, name=name)
-    if present.revision != expected:
-        raise Conflict.of(group=gvr.group, resource=gvr.resource, name=name, why=MODIFIED_MEANWHILE)
-    return present
