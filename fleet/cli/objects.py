@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleet.cli.client import Client
-    from fleet.cli.discovery import Served
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _PLACEMENTS = "placements.fleet.dev"
@@ -227,19 +226,23 @@ def logs(
 def explain(client: Client, workload: str, namespace: str | None, form: str) -> None:
     """Say where a workload of the fleet was placed, and why."""
     from fleet.cli.discovery import find
+    from fleet.cli.explanation import explained
     from fleet.errors import NotFound
 
     kind, _, name = workload.partition("/")
     if not kind or not name:
         raise click.UsageError("Name a workload as TYPE/NAME, e.g. job/train.")
-    resource: Served = find(client, kind)
+    resource = find(client, kind)
     where = namespace or client.access.namespace
-    owner = client.get(resource.path(namespace=where, name=name))
-    placements = client.get(find(client, _PLACEMENTS).path(namespace=where))
-    uid = owner["metadata"]["uid"]
-    for placement in placements["items"]:
-        owners = placement["metadata"].get("ownerReferences") or ()
-        if any(reference.get("uid") == uid for reference in owners):
-            output.document(placement, "yaml" if form == "table" else form)
-            return
-    raise NotFound(f"{kind}/{name} in {where} has no placement: nothing has placed it yet")
+    uid = client.get(resource.path(namespace=where, name=name))["metadata"]["uid"]
+    found = client.get(
+        find(client, _PLACEMENTS).path(namespace=where),
+        [("fieldSelector", f"spec.workload.uid={uid}")],
+    )
+    if not found["items"]:
+        raise NotFound(f"{kind}/{name} in {where} has no placement: nothing has placed it yet")
+    placement = found["items"][0]
+    if form == "table":
+        click.echo("\n".join(explained(placement)))
+    else:
+        output.document(placement, form)

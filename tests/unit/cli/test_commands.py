@@ -317,12 +317,14 @@ def test_logs_pass_their_options_and_bytes(gateway: Gateway) -> None:
     }
 
 
-def test_explain_shows_the_placement_that_a_workload_owns(gateway: Gateway) -> None:
+def test_explain_shows_the_placement_of_a_workload(gateway: Gateway) -> None:
     base = "/apis/fleet.dev/v1alpha1/namespaces/shop/placements"
     gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
-    mine = {"metadata": {"name": "a", "ownerReferences": [{"uid": "7"}]}}
-    gateway.answers[base] = {"items": [{"metadata": {"name": "b"}}, mine]}
-    assert yaml.safe_load(fleet("explain", "pod/train").output) == mine
+    placement = {"spec": {"workload": {"name": "train"}}, "status": {"phase": "Queued"}}
+    gateway.answers[base] = {"items": [placement]}
+    assert fleet("explain", "pod/train").output == "train  Queued  generation 0\n"
+    assert gateway.asked[-1] == ("GET", base, [("fieldSelector", "spec.workload.uid=7")])
+    assert json.loads(fleet("explain", "pod/train", "-o", "json").output) == placement
     gateway.answers[base] = {"items": []}
     result = fleet("explain", "pod/train")
     assert result.exit_code == 1 and "nothing has placed it yet" in result.stderr
