@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 _OPTIONS = (
     ("TCP_KEEPIDLE", 15),
@@ -22,6 +25,17 @@ def watchful(handle: socket.socket) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             handle.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def pause_whole(transport: asyncio.BaseTransport) -> None:
+    """Have a pause of reading stop at the socket itself, not only at what TLS has decrypted.
+
+    uvloop throws away what a paused TLS connection still holds when the peer's end arrives behind
+    it; with nothing held there is nothing to lose.
+    """
+    limits = getattr(transport, "set_read_buffer_limits", None)  # transports of TLS have it
+    if limits is not None:
+        limits(high=1, low=0)
 
 
 def made(address: tuple[Any, ...]) -> socket.socket:

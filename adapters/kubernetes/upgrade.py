@@ -134,6 +134,7 @@ async def connect(
                 )
             if handle := writer.get_extra_info("socket"):
                 sockets.watchful(handle)
+            sockets.pause_whole(writer.transport)
             return reader, writer
     except (OSError, TimeoutError, EOFError, http.client.HTTPException) as error:
         if writer is not None:
