@@ -68,15 +68,10 @@ class GatewayProcess:
         return self._process.pid
 
     def settled_rss_bytes(self) -> int:
-        """Resident memory once it has stopped changing for half a minute."""
-        rss, since_s = 0, time.monotonic()
-        while time.monotonic() < since_s + 25:
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-            now = pages * os.sysconf("SC_PAGE_SIZE")
-            if abs(rss - now) > 1 << 20:
-                rss, since_s = now, time.monotonic()
-            time.sleep(0.5)
-        return rss
+        """Resident memory in bytes, left alone for long enough to give freed pages back."""
+        time.sleep(25)
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def _post(self, path: str, body: dict[str, Any]) -> None:
         context = ssl.create_default_context(cafile=str(self.identity["ca"]))
