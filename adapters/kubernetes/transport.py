@@ -219,7 +219,7 @@ class Stream(AsyncIterator[bytes]):
         try:
             piece = await self._answer.content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._answer.close()
+            await self.aclose()
             raise failure(error, self._what) from error
         if not piece:
             self._answer.release()
@@ -227,7 +227,11 @@ class Stream(AsyncIterator[bytes]):
         return piece
 
     async def aclose(self) -> None:
-        """Drop the connection: what is left of a stream cannot be skipped."""
+        """Drop the connection: what is left of a stream cannot be skipped, and a member that
+        hangs would not take part in an orderly end of TLS."""
+        connection = self._answer.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
         self._answer.close()
 
 

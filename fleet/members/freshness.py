@@ -60,8 +60,8 @@ class Freshness:
     def contact(self) -> None:
         """Bytes came on the watch."""
         self.last_contact_s = self._clock()
-        if self.failure:
-            self.failure = ""
+        self.failure = ""
+        if self._change is not None:
             self._changed()
 
     def opened(self) -> None:

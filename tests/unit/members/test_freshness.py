@@ -164,6 +164,25 @@ async def test_traffic_outweighs_a_probe_that_failed_meanwhile(freshness, clock,
     assert freshness.failure == ""
 
 
+async def test_traffic_answers_those_who_wait_for_a_probe(freshness, clock, probe):
+    freshness.opened()
+    clock.now_s += 10
+    caller = asyncio.create_task(freshness.confirm(FAR))
+    await probe.was_sent()
+    freshness.contact()
+    assert await caller
+
+
+async def test_a_watch_that_broke_meanwhile_is_not_probed(freshness, clock, probe):
+    freshness.opened()
+    clock.now_s += 10
+    caller = asyncio.create_task(freshness.confirm(FAR))
+    await asyncio.sleep(0)  # the probe is wanted now, and its turn comes next
+    freshness.closed("cut")
+    assert not await caller
+    assert probe.sent == 0
+
+
 async def test_a_watch_being_resumed_is_waited_for(freshness, clock, probe):
     freshness.opened()
     freshness.closed("")

@@ -382,6 +382,19 @@ async def test_a_burst_leaves_turns_to_others(script, sink, reflect):
     assert len(seen) > 5
 
 
+async def test_pieces_that_wait_already_leave_turns_to_others(script, sink, reflect):
+    stream = opening("a")
+    script.then(ok(stream))
+    reflect()
+    await sink.saw("replace", (["a"], 10))
+    stream.send(*(frame("ADDED", pod(f"p{n}", 11 + n)) for n in range(300)))
+    seen: set[int] = set()
+    while len(sink.objects) < 301:
+        seen.add(len(sink.objects))
+        await asyncio.sleep(0)
+    assert len(seen) > 100
+
+
 async def test_stopping_closes_the_stream(script, sink):
     from random import Random
 

@@ -280,6 +280,24 @@ async def test_a_join_that_is_cancelled_changes_nothing(world):
         nothing_happened(world, members)
 
 
+async def test_a_join_that_is_cancelled_at_its_last_step_takes_back_what_it_wrote(
+    world, monkeypatch
+):
+    world.cluster("uid-east", EAST)
+    save = world.store.save
+    async with world.members() as members:
+
+        def saved(*arguments: Any, **options: Any) -> None:
+            save(*arguments, **options)
+            joining.cancel()
+
+        monkeypatch.setattr(world.store, "save", saved)
+        joining = asyncio.create_task(members.join("east", EAST))
+        with pytest.raises(asyncio.CancelledError):
+            await joining
+        nothing_happened(world, members)
+
+
 async def test_the_same_cluster_under_another_address_is_recognised(world):
     world.cluster("4f0c0000-1111", EAST)
     world.cluster("4f0c0000-1111", WEST)
