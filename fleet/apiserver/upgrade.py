@@ -41,6 +41,7 @@ one that only has no more to say, and no client of Kubernetes does the latter.""
 def hold(raw: web.BaseRequest) -> None:
     """Leave what the client sends from here on in the socket, until `take_over` or `release`."""
     if raw.transport is not None:
+        _pause_whole(raw.transport)
         raw.transport.pause_reading()
 
 
@@ -69,7 +70,6 @@ async def take_over(
     http.set_parser(early)  # type: ignore[arg-type]  # it feeds any object of this shape
     client = _Client(transport, early=bytes(early.data))
     transport.set_protocol(client)
-    _stop_at_the_socket(transport)
     transport.resume_reading()
     try:
         async with draining.scope():
@@ -82,8 +82,8 @@ async def take_over(
     return reply
 
 
-def _stop_at_the_socket(transport: asyncio.Transport) -> None:
-    """Have pausing stop the reading of the socket itself, not only of what TLS has decrypted.
+def _pause_whole(transport: asyncio.Transport) -> None:
+    """Have a pause of reading stop at the socket itself, not only at what TLS has decrypted.
 
     uvloop throws away what a paused TLS connection still holds when the peer's end arrives behind
     it; with nothing held there is nothing to lose.
