@@ -158,7 +158,7 @@ class TableRendering:
 
     def bookmark(self, revision: Revision, *, initial_end: bool) -> bytes:
         row = row_bytes(
-            orjson.dumps(["" for _ in self._printer.columns]),
+            self._printer.row({}).cells(self._now_s),
             include="Metadata",
             metadata=_bookmark_metadata(revision, initial_end=initial_end),
             raw=b"",
@@ -189,7 +189,7 @@ def _bookmark(kind: str, api_version: str, revision: Revision, *, initial_end: b
 
 
 def _bookmark_metadata(revision: Revision, *, initial_end: bool) -> bytes:
-    metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
+    metadata: dict[str, object] = {"resourceVersion": str(revision)}
     if initial_end:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
     return orjson.dumps(metadata)
