@@ -92,7 +92,9 @@ class Kubectl:
         other.kubeconfig = self._configs[name]
         return other
 
-    def run(self, *arguments: str, stdin: str = "", timeout_s: float = 40) -> Ended:
+    def run(
+        self, *arguments: str, stdin: str = "", timeout_s: float = 40, editor: str = "false"
+    ) -> Ended:
         done = subprocess.run(
             self._argv(arguments),
             input=stdin,
@@ -100,7 +102,7 @@ class Kubectl:
             text=True,
             timeout=timeout_s,
             check=False,
-            env=self._environment,
+            env=self._environment | {"KUBE_EDITOR": editor},
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -170,11 +172,12 @@ class Kubectl:
 
 
 class Running:
-    """The lines that a running program prints."""
+    """The lines that a running program prints; `seen` has them all."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._lines: queue.Queue[str] = queue.Queue()
         self.seen: list[str] = []
+        self._process = process
+        self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
 
     def line(self, pattern: str, *, within_s: float = 20) -> str:
@@ -185,14 +188,18 @@ class Running:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 pytest.fail(f"no line with {pattern!r} among {self.seen}", pytrace=False)
-            self.seen.append(line)
             if re.search(pattern, line):
                 return line
+
+    def ended(self, code: int, *, within_s: float = 20) -> None:
+        """Waits for its end; with `code` it has to end."""
+        assert self._process.wait(timeout=within_s) == code, self.seen
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self._lines.put(line.rstrip("\n"))
+            self.seen.append(line.rstrip("\n"))
+            self._lines.put(self.seen[-1])
 
 
 def rows(text: str) -> list[dict[str, str]]:

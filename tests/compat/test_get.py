@@ -97,7 +97,7 @@ def test_a_label_tells_the_cluster(kubectl: Any, payments: str) -> None:
         *(("get", "pods", "-n", f"{payments}.*", "-l", f"app=web,{text}") for text in expected)
     )
     for (selector, clusters), text in zip(expected.items(), found, strict=True):
-        assert [line.split()[-1] for line in text.splitlines()[1:]] == clusters, selector
+        assert [line.split()[1] for line in text.splitlines()[1:]] == clusters, selector
 
 
 def test_field_selectors_speak_of_projected_names(kubectl: Any, payments: str) -> None:
@@ -185,29 +185,26 @@ def test_watching_shows_what_happens_in_each_member(kubectl: Any, space: str) ->
     watch = ("get", "cm", "-n", f"{space}.*", "--watch", "--output-watch-events")
     with kubectl.running(*watch) as running:
         head = running.line("EVENT")
-        assert head.split() == ["EVENT", "NAMESPACE", "NAME", "DATA", "AGE", "CLUSTER"]
-        running.line(rf"ADDED +{space}\.west +kube-root-ca.crt")
+        assert head.split() == ["EVENT", "NAME", "CLUSTER", "DATA", "AGE"]
+        running.line(r"ADDED +kube-root-ca.crt +west")
         for member in ("east", "west"):
             there = kubectl.at(member)
             there("create", "cm", "watched", "-n", space, "--from-literal=v=1")
-            running.line(rf"ADDED +{space}\.{member} +watched +1 .*{member}")
+            running.line(rf"ADDED +watched +{member} +1")
             there("patch", "cm", "watched", "-n", space, "-p", '{"data":{"w":"2"}}')
-            running.line(rf"MODIFIED +{space}\.{member} +watched +2 .*{member}")
+            running.line(rf"MODIFIED +watched +{member} +2")
             kubectl("delete", "cm", "watched", "-n", f"{space}.{member}")
-            running.line(rf"DELETED +{space}\.{member} +watched +2 .*{member}")
+            running.line(rf"DELETED +watched +{member} +2")
         assert not [line for line in running.seen[1:] if "EVENT" in line]
 
 
 def test_a_union_of_namespaces_reads_like_one(kubectl: Any, payments: str) -> None:
     kubectl("create", "cm", "ours", "-n", payments, "--from-literal=a=b")
     found = kubectl.table("get", "cm", "-n", f"{payments}.*")
-    assert [(row["NAMESPACE"], row["NAME"], row["CLUSTER"]) for row in found] == [
-        (payments, "kube-root-ca.crt", "fleet"),
-        (payments, "ours", "fleet"),
-        (f"{payments}.east", "kube-root-ca.crt", "east"),
-        (f"{payments}.east", "settings", "east"),
-        (f"{payments}.west", "kube-root-ca.crt", "west"),
-        (f"{payments}.west", "settings", "west"),
+    assert [(row["NAME"], row["CLUSTER"]) for row in found if "kube-root" not in row["NAME"]] == [
+        ("ours", "fleet"),
+        ("settings", "east"),
+        ("settings", "west"),
     ]
     # With -n a kubectl that prints objects insists on that very namespace; a context does not.
     within = kubectl.within(f"{payments}.*")
