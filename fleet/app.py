@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING
 import uvloop
 
 import adapters.kubernetes
+import policies
 from fleet.apiserver.http import Limits, Options, Server
+from fleet.apiserver.kinds import CustomKind
 from fleet.gateway import own
 from fleet.gateway.assembly import Assembly
 from fleet.gateway.authentication import Authentication
@@ -94,8 +96,11 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         assembly = Assembly(
             store=store,
             members=members,
-            custom=(),
-            documents={},
+            custom=[
+                CustomKind(kind.resource, kind.openapi, kind.columns, kind.status, kind.rules)
+                for kind in policies.kinds()
+            ],
+            documents=policies.openapi_document(),
             freshness=Freshness(bound_s=config.freshness_s),
             clock=time.monotonic,
             now=_now,
@@ -105,6 +110,8 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         stack.push_async_callback(assembly.world.close)
         stack.callback(assembly.begin())
+        clusters = assembly.clusters(store)
+        stack.callback(members.on_change(clusters.changed))
         health = Health()
         server = Server(
             Edge(assembly.roots, health=health),
@@ -132,6 +139,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(assembly.world.run(), name="idle resources")
+                group.create_task(clusters.run(), name="clusters")
                 group.create_task(_renewing(authority, context, names), name="certificates")
                 group.create_task(_trimming(), name="memory")
                 log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fleet.apiserver.documents import Documents
 from fleet.gateway import own
 from fleet.gateway.actions import Join, Leave
+from fleet.gateway.clusters import CLUSTERS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.roots import MemberRoot, MergedRoot
 from fleet.view.forward import Forwarder
@@ -103,6 +104,16 @@ class Assembly:
         for member in self._members:
             self.world.admit(member)
         return self._members.on_change(self._changed)
+
+    def clusters(self, store: ObjectStore) -> Clusters:
+        """The controller of the Cluster objects; the policies' kinds must be among `custom`."""
+        return Clusters(
+            kernel=self.own,
+            store=store,
+            resource=self._custom[CLUSTERS].resource,
+            members=self._members,
+            world=self.world,
+        )
 
     async def _changed(self, change: Change) -> None:
         member: Member = change.member
