@@ -30,12 +30,15 @@ class Representations:
         now: Callable[[], float],
         columns_of: Callable[[GroupVersionResource], Sequence[Mapping[str, Any]] | None],
         cluster_of: Callable[[Entry], str] | None = None,
+        plain_groups: frozenset[str] = frozenset(),
     ) -> None:
         """`now` is wall-clock time; `columns_of` gives a custom resource's printer columns, None
-        for a built-in one. With `cluster_of` Tables have a CLUSTER column filled by it."""
+        for a built-in one. With `cluster_of` Tables have a CLUSTER column filled by it, but not
+        those of `plain_groups`."""
         self._now = now
         self._columns_of = columns_of
         self._cluster_of = cluster_of
+        self._plain_groups = plain_groups
         # one printer for as long as the columns stay the same: rows are kept by it
         self._printers: dict[tuple[str, str], tuple[bytes, Printer]] = {}
 
@@ -73,7 +76,7 @@ class Representations:
         if known is not None and known[0] == told:
             return known[1]
         printer = printer_for(group=gvr.group, resource=gvr.resource, crd_columns=columns)
-        if self._cluster_of is not None:
+        if self._cluster_of is not None and gvr.group not in self._plain_groups:
             printer = printer.with_cluster()
         self._printers[key] = (told, printer)
         return printer

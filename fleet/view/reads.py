@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fleet.view.world import MemberPort, World
 
 COMPLETE_S = 30.0
+FLEET_GROUP = "fleet.dev"  # its kinds are the fleet's alone: no CLUSTER column
 OWN_CLUSTER = "fleet"  # the CLUSTER cell of what the fleet owns
 
 
@@ -66,7 +67,12 @@ class Reads:
         """`columns_of` gives a custom resource's printer columns; `now` is wall-clock time."""
         self._world = world
         self._freshness = freshness
-        self._represent = Representations(now=now, columns_of=columns_of, cluster_of=_cluster_of)
+        self._represent = Representations(
+            now=now,
+            columns_of=columns_of,
+            cluster_of=_cluster_of,
+            plain_groups=frozenset({FLEET_GROUP}),
+        )
         self._rng = rng
 
     async def list_objects(self, read: Read) -> Response:
