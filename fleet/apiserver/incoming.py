@@ -26,6 +26,7 @@ MAX_QUERY_FIELDS = 1000
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OFFERS = frozenset({"sec-websocket-protocol", "x-stream-protocol-version"})
+_GROUPS = "impersonate-group"
 _TOKEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Query = tuple[tuple[str, str], ...]
@@ -119,10 +120,13 @@ def audit_id_of(headers: Mapping[str, str], fresh: str) -> str:
 
 def headers_of(raw: web.BaseRequest) -> dict[str, str]:
     """Headers by lower-case name; the last value of a repeated one, but every offered protocol:
-    SPDY clients send each on a line of its own."""
+    SPDY clients send each on a line of its own. Groups to impersonate, which may hold commas, are
+    joined by line breaks."""
     headers = {name.lower(): value for name, value in raw.headers.items()}
     for name in _OFFERS & headers.keys():
         headers[name] = ", ".join(raw.headers.getall(name))
+    if _GROUPS in headers:
+        headers[_GROUPS] = "\n".join(raw.headers.getall(_GROUPS))
     return headers
 
 

@@ -53,6 +53,25 @@ async def test_a_request_arrives_as_a_value(serving: Any) -> None:
     assert headers["audit-id"] == [request.headers["audit-id"]]
 
 
+async def test_of_repeated_headers_offers_and_groups_are_all_kept(serving: Any) -> None:
+    async with serving() as edge:
+        connection = await edge.connect()
+        await connection.get(
+            "/",
+            "X-Stream-Protocol-Version: v4.channel.k8s.io",
+            "X-Stream-Protocol-Version: v3.channel.k8s.io",
+            "Impersonate-Group: fleet:a, b",
+            "Impersonate-Group: fleet:c",
+            "X-Other: 1",
+            "X-Other: 2",
+        )
+        await connection.close()
+    headers = edge.requests[0].headers
+    assert headers["x-stream-protocol-version"] == "v4.channel.k8s.io, v3.channel.k8s.io"
+    assert headers["impersonate-group"] == "fleet:a, b\nfleet:c"
+    assert headers["x-other"] == "2"
+
+
 async def test_many_requests_share_a_connection(serving: Any) -> None:
     async with serving() as edge:
         connection = await edge.connect()
