@@ -290,7 +290,9 @@ class Reflector:
             if before_end:
                 why = f"it did not end the initial events and was silent for {silence_s:g} s"
                 raise _WatchListRefusedError(why, doubtful=True) from error
-            raise TransportError(f"the watch was silent for {silence_s:g} s") from error
+            # Quiet or dead; opening it anew tells, and costs nothing where it was only quiet.
+            log.debug("%s: silent for %g s", self._name, silence_s)
+            return None
 
     def _take(self, event: events.WatchEvent) -> None:
         revision = events.revision_of(event.object)
