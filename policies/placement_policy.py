@@ -19,7 +19,7 @@ class Tier(Model):
     name: str = setting("", "Name by which roles refer to the tier.")
     selector: Selector = setting({}, "The clusters in it, by their labels.")
     after: Duration = setting(
-        "0s", "How long a workload waits for the tiers before this one until it is tried."
+        "0s", "How long a workload waits for the tier before until this one is tried as well."
     )
 
 

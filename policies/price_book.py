@@ -24,7 +24,10 @@ class Offer(Model):
     )
     billing: Billing = setting("OnDemand", "How it is paid for; Owned costs nothing per hour.")
     per_hour: Amount | None = setting(
-        None, 'Price of one node for an hour, e.g. "98.32"; must be absent where it is Owned.'
+        None, 'Price for an hour, e.g. "98.32"; must be absent where it is Owned.'
+    )
+    per: Literal["Node", "Accelerator"] = setting(
+        "Node", "What the price is for: a node, of which a pod pays its share, or an accelerator."
     )
     interruptions_per_hour: Amount | None = setting(
         None,

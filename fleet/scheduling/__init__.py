@@ -1,0 +1,8 @@
+"""Who goes where: demand against capacity, prices and rules, to a plan or a reason.
+
+Everything here is a pure function over values; no module awaits anything. `demand` and `selection`
+say what is asked for, `accounts` and `capacity` what there is, `ledger` what is promised already,
+`price` what it costs; `placement` decides, `numbering` gives ranks, `record` writes the decision
+down as a Placement, `explain` puts it into sentences. Invariant: the same input, in any order,
+gives the same decision. Next step: `fleet.dispatch` holds and commits what was decided.
+"""

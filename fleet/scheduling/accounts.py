@@ -1,0 +1,204 @@
+"""The books of one member's nodes: fed with its Node and Pod objects, read as a `Capacity`.
+
+Each object costs its own change and nothing else, so that a member with thousands of pods is not
+counted anew for every decision. It has the four methods by which a reflector feeds
+(`fleet.members.sink.Sink`), one pair of them for nodes and one for pods, and keeps no objects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fleet.scheduling.capacity import Capacity
+from fleet.scheduling.nodes import node_of
+from fleet.scheduling.requests import pod_request
+from fleet.view.naming import WORKLOAD_UID_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from fleet.scheduling.nodes import Node
+    from fleet.scheduling.requests import Amounts
+
+Object = dict[str, Any]
+
+GENERATION_LABEL: Final = "fleet.dev/generation"
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+class _Pod(NamedTuple):
+    node: str
+    taken: Amounts
+    """Empty once it is over: it keeps its place in the count of its shard, not on its node."""
+    shard: tuple[str, int] | None
+
+
+def shard_of(labels: Mapping[str, str]) -> tuple[str, int] | None:
+    """(UID of the workload, generation) of a pod that dispatch made; None for any other."""
+    uid, generation = labels.get(WORKLOAD_UID_LABEL), labels.get(GENERATION_LABEL, "")
+    return (uid, int(generation)) if uid and generation.isdecimal() else None
+
+
+class NodeAccounts:
+    """Free capacity of one member."""
+
+    def __init__(
+        self,
+        *,
+        block_label: str = "",
+        shard: Callable[[Mapping[str, str]], tuple[str, int] | None] = shard_of,
+    ) -> None:
+        self._block_label = block_label
+        self._shard = shard
+        self._objects: dict[str, Object] = {}
+        self._pods: dict[tuple[str, str], _Pod] = {}
+        self._used: dict[str, Amounts] = {}
+        self._nodes: dict[str, Node] = {}
+        self._seen: dict[tuple[str, int], int] = {}
+        self._picture: Capacity | None = None
+
+    # -- nodes
+
+    def replace_nodes(self, objects: Iterable[Object]) -> None:
+        self._objects = {_name(obj): _slim(obj) for obj in objects}
+        self._nodes.clear()
+        self._picture = None
+
+    def upsert_node(self, obj: Object) -> None:
+        name = _name(obj)
+        slim = _slim(obj)
+        if self._objects.get(name) != slim:
+            self._objects[name] = slim
+            self._forget(name)
+
+    def remove_node(self, obj: Object) -> None:
+        name = _name(obj)
+        self._objects.pop(name, None)
+        self._forget(name)
+
+    # -- pods
+
+    def replace_pods(self, objects: Iterable[Object]) -> None:
+        self._pods.clear()
+        self._used.clear()
+        self._seen.clear()
+        self._nodes.clear()
+        self._picture = None
+        for obj in objects:
+            self._enter(_key(obj), self._read(obj))
+
+    def upsert_pod(self, obj: Object) -> None:
+        key, pod = _key(obj), self._read(obj)
+        if self._pods.get(key) != pod:
+            self._leave(key)
+            self._enter(key, pod)
+
+    def remove_pod(self, obj: Object) -> None:
+        self._leave(_key(obj))
+
+    # -- reading
+
+    @property
+    def known(self) -> bool:
+        """Whether any node was ever told of: a member without nodes is not one without room."""
+        return bool(self._objects)
+
+    def capacity(self, as_of_s: float) -> Capacity:
+        """The picture as of a time at which the feeding watches were known to be up to date."""
+        picture = self._picture
+        if picture is None:
+            nodes = tuple(self._node(name) for name in sorted(self._objects))
+            picture = Capacity(nodes, as_of_s, dict(self._seen))
+        self._picture = picture.at(as_of_s)
+        return self._picture
+
+    def _node(self, name: str) -> Node:
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = node_of(
+                self._objects[name],
+                block_label=self._block_label,
+                used=self._used.get(name, {}),
+            )
+        return node
+
+    def _forget(self, node: str) -> None:
+        self._nodes.pop(node, None)
+        self._picture = None
+
+    def _read(self, obj: Object) -> _Pod | None:
+        """None for a pod that is on no node."""
+        node = (obj.get("spec") or {}).get("nodeName")
+        if not node:
+            return None
+        over = (obj.get("status") or {}).get("phase") in _OVER
+        shard = self._shard((obj.get("metadata") or {}).get("labels") or {})
+        return _Pod(node, {} if over else pod_request(obj), shard)
+
+    def _enter(self, key: tuple[str, str], pod: _Pod | None) -> None:
+        if pod is None:
+            return
+        self._pods[key] = pod
+        used = self._used.setdefault(pod.node, {})
+        for name, value in pod.taken.items():
+            used[name] = used.get(name, 0) + value
+        if pod.shard is not None:
+            self._seen[pod.shard] = self._seen.get(pod.shard, 0) + 1
+        self._forget(pod.node)
+
+    def _leave(self, key: tuple[str, str]) -> None:
+        pod = self._pods.pop(key, None)
+        if pod is None:
+            return
+        used = self._used[pod.node]
+        for name, value in pod.taken.items():
+            used[name] -= value
+            if not used[name]:
+                del used[name]
+        if not used:
+            del self._used[pod.node]
+        if pod.shard is not None:
+            self._seen[pod.shard] -= 1
+            if not self._seen[pod.shard]:
+                del self._seen[pod.shard]
+        self._forget(pod.node)
+
+
+def capacity_of(
+    nodes: Iterable[Object], pods: Iterable[Object], *, as_of_s: float, block_label: str = ""
+) -> Capacity:
+    """The picture from scratch."""
+    accounts = NodeAccounts(block_label=block_label)
+    accounts.replace_nodes(nodes)
+    accounts.replace_pods(pods)
+    return accounts.capacity(as_of_s)
+
+
+def _name(obj: Object) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def _key(obj: Object) -> tuple[str, str]:
+    metadata = obj.get("metadata") or {}
+    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+
+
+def _slim(obj: Object) -> Object:
+    """What of a node counts here; heartbeats change the rest every few seconds."""
+    metadata, status = obj.get("metadata") or {}, obj.get("status") or {}
+    return {
+        "metadata": {
+            k: metadata[k] for k in ("name", "labels", "deletionTimestamp") if k in metadata
+        },
+        "spec": {
+            k: v for k, v in (obj.get("spec") or {}).items() if k in ("taints", "unschedulable")
+        },
+        "status": {
+            "allocatable": status.get("allocatable"),
+            "conditions": [
+                {"type": "Ready", "status": each.get("status")}
+                for each in status.get("conditions") or ()
+                if each.get("type") == "Ready"
+            ],
+        },
+    }

@@ -1,0 +1,248 @@
+"""Each cluster against each hard constraint: whether it comes into question, and if not, why.
+
+Unknown is not zero and not unlimited: a member whose capacity is not known, or was last confirmed
+too long ago, has none to give, and the reason says so. Its verdict carries what it would have had
+wherever that is known, for the sentence that tells a user what would help. Next step: `placement`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleet.scheduling.fit import Curve, Offered, offered
+from fleet.scheduling.nodes import Taint, Toleration, taints_of, untolerated
+from policies import CLUSTER
+from policies.scalars import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet.scheduling.capacity import Capacity
+    from fleet.scheduling.demand import Demand, Role
+    from fleet.scheduling.price import Prices
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A member as placement sees it. `capacity` is None where it is not known."""
+
+    name: str
+    labels: Mapping[str, str]
+    capacity: Capacity | None
+    parameter_plane: str = ""
+    data_plane: str = ""
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    not_ready_because: str = ""
+    cordoned: bool = False
+    cordoned_because: str = ""
+    max_age_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cluster judged for one role.
+
+    `reason` is "" where it comes into question; `curve` then prices its units. `pods` is what it
+    has free in whole units, None where that is not known.
+    """
+
+    cluster: str
+    tier: int
+    domain: str
+    reason: str
+    message: str
+    curve: Curve
+    pods: int | None
+    pods_if_empty: int | None
+
+    @property
+    def usable(self) -> bool:
+        return not self.reason
+
+
+def cluster_of(obj: Object, capacity: Capacity | None) -> Cluster:
+    """The member that a Cluster object describes. Raises Invalid for an unsound object."""
+    metadata: Object = obj.get("metadata") or {}
+    typed = CLUSTER.parse(obj)
+    spec, conditions = typed.spec, typed.status.conditions if typed.status else ()
+    ready = next((each for each in conditions if each.type == "Ready"), None)
+    raw: Object = obj.get("spec") or {}
+    return Cluster(
+        name=str(metadata.get("name", "")),
+        labels=metadata.get("labels") or {},
+        capacity=capacity,
+        parameter_plane=spec.networks.parameter_plane,
+        data_plane=spec.networks.data_plane,
+        taints=taints_of(raw.get("taints")),
+        ready=ready is not None and ready.status == "True",
+        not_ready_because=(ready.message or ready.reason) if ready else "its health is not known",
+        cordoned=spec.maintenance.cordoned,
+        cordoned_because=spec.maintenance.reason,
+        max_age_s=spec.capacity_max_age.total_seconds(),
+    )
+
+
+def judge(
+    demand: Demand,
+    role: Role,
+    cluster: Cluster,
+    *,
+    prices: Prices,
+    now_s: float,
+    waited_s: float,
+    domain: str = "",
+) -> Candidate:
+    """The cluster against the policy of `demand` for one role.
+
+    `domain`, where given, is the network it must be on besides: that of pods already placed.
+    """
+    policy = demand.policy
+    tier, tier_reason = _tier(demand, role, cluster, waited_s)
+    mine = domain_of(cluster, role)
+    has = Offered((), 0, 0)
+    known = _known(cluster, now_s)
+    if not known and cluster.capacity is not None:
+        has = offered(
+            cluster.name,
+            cluster.capacity,
+            role,
+            prices,
+            spot=policy.objective.spot,
+            priced=policy.objective.max_price is not None,
+        )
+    curve = Curve(has.pools)
+    reason, message = (
+        _selected(demand, cluster)
+        or (tier_reason if not tier else None)
+        or _tainted(demand, cluster)
+        or _open(cluster)
+        or known
+        or _network(demand, role, mine, domain)
+        or tier_reason
+        or _room(role, has, curve)
+        or ("", "")
+    )
+    free = has.pods if reason else curve.units * role.unit
+    return Candidate(
+        cluster=cluster.name,
+        tier=tier,
+        domain=mine,
+        reason=reason,
+        message=message,
+        curve=curve,
+        pods=None if known else free,
+        pods_if_empty=None if known else has.pods_if_empty,
+    )
+
+
+def domain_of(cluster: Cluster, role: Role) -> str:
+    """The network of the kind that the role needs; "" where it is not known or none is needed."""
+    match role.network:
+        case "ParameterPlane":
+            return cluster.parameter_plane
+        case "DataPlane":
+            return cluster.data_plane
+    return ""
+
+
+def opens_after_s(demand: Demand, tier: int) -> float:
+    """How long a workload waits until a tier (from 1) is tried: its own time and those before."""
+    return sum(each.after.total_seconds() for each in demand.policy.clusters.tiers[:tier])
+
+
+Reason = tuple[str, str]
+
+
+def _selected(demand: Demand, cluster: Cluster) -> Reason | None:
+    if demand.policy.clusters.selector.matches(cluster.labels):
+        return None
+    return "NotSelected", "the policy does not select it"
+
+
+def _tier(
+    demand: Demand, role: Role, cluster: Cluster, waited_s: float
+) -> tuple[int, Reason | None]:
+    """The cluster's tier from 1, 0 for none, and what speaks against using it."""
+    tiers = demand.policy.clusters.tiers
+    if not tiers:
+        return 1, None
+    for number, tier in enumerate(tiers, start=1):
+        if not tier.selector.matches(cluster.labels):
+            continue
+        if role.tiers and tier.name not in role.tiers:
+            wanted = ", ".join(sorted(role.tiers))
+            return 0, ("OtherTier", f"in tier {number}, role {role.name} wants {wanted}")
+        if opens_after_s(demand, number) > waited_s:
+            wait = duration_text(tier.after)
+            return number, ("TierNotYet", f"tier {number} is tried after {wait} in the one before")
+        return number, None
+    return 0, ("NoTier", "in no tier of the policy")
+
+
+def _tainted(demand: Demand, cluster: Cluster) -> Reason | None:
+    tolerations = tuple(
+        Toleration(each.key, each.operator, each.value, each.effect)
+        for each in demand.policy.clusters.tolerations
+    )
+    taint = untolerated(cluster.taints, tolerations)
+    if taint is None:
+        return None
+    value = f"={taint.value}" if taint.value else ""
+    return "Tainted", f"taint {taint.key}{value}:{taint.effect} is not tolerated"
+
+
+def _open(cluster: Cluster) -> Reason | None:
+    if cluster.cordoned:
+        why = f": {cluster.cordoned_because}" if cluster.cordoned_because else ""
+        return "Cordoned", f"takes no new work{why}"
+    if not cluster.ready:
+        why = f": {cluster.not_ready_because}" if cluster.not_ready_because else ""
+        return "NotReady", f"not ready{why}"
+    return None
+
+
+def _known(cluster: Cluster, now_s: float) -> Reason | None:
+    if cluster.capacity is None:
+        return "CapacityUnknown", "its capacity is not known"
+    age_s = now_s - cluster.capacity.as_of_s
+    if age_s > cluster.max_age_s:
+        return (
+            "CapacityStale",
+            f"its capacity was last confirmed {age_s:.0f} s ago, the bound is "
+            f"{cluster.max_age_s:.0f} s",
+        )
+    return None
+
+
+def _network(demand: Demand, role: Role, mine: str, domain: str) -> Reason | None:
+    if role.network == "None":
+        return None
+    kind = network_word(role)
+    if not mine:
+        return "NoNetwork", f"not known to be on any {kind}"
+    wanted = domain or demand.policy.gang.plane
+    if wanted and mine != wanted:
+        return "OtherNetwork", f"{kind} {mine} is not {wanted}"
+    return None
+
+
+def network_word(role: Role) -> str:
+    return "plane" if role.network == "ParameterPlane" else "data plane"
+
+
+def _room(role: Role, has: Offered, curve: Curve) -> Reason | None:
+    if curve.units:
+        return None
+    if has.pods and has.why:
+        return "NotPayable", has.why
+    if not has.pods_if_empty:
+        return "NoShape", "none of its nodes could ever hold " + _unit(role)
+    return "Full", "has no room for " + _unit(role)
+
+
+def _unit(role: Role) -> str:
+    return "a pod of it" if role.unit == 1 else f"a unit of {role.unit} pods in one block"

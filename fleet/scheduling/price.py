@@ -1,0 +1,133 @@
+"""What a pod costs per hour in a cluster, from the offers of a PriceBook.
+
+Amounts are whole millionths of the currency's unit. An offer is joint: it prices a node of a
+cluster under one way of billing, and a pod pays its share of that node, so that no price is put
+together from parts nobody sells together (skypilot#10199). A missing or outdated price is not free:
+it is unknown, and loses to every known one. What is owned costs 0 and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from fleet.scheduling.requests import accelerators
+from policies import PRICE_BOOK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fleet.scheduling.capacity import Room
+    from fleet.scheduling.requests import Vector
+    from policies.price_book import Offer
+
+Object = dict[str, Any]
+Spot = Literal["Never", "Allowed", "Preferred"]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Per pod and hour; `micro` is None where it is not known, `why` then says why not.
+
+    `usable` is False where the only way to get the node is one that the policy forbids.
+    """
+
+    micro: int | None
+    billing: str = ""
+    why: str = ""
+    usable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The offers of the fleet in one currency, with their ages judged at one time."""
+
+    currency: str = ""
+    offers: Mapping[str, tuple[Offer, ...]] = field(default_factory=dict)
+    """By cluster; those that are too old are marked in `outdated`."""
+    outdated: frozenset[Offer] = frozenset()
+    warnings: tuple[str, ...] = ()
+
+    def of_pod(self, cluster: str, room: Room, request: Vector, *, spot: Spot) -> Price:
+        """The cheapest fitting offer for a pod in a room of a cluster.
+
+        Of equal prices spot wins only where the policy prefers it.
+        """
+        fitting = [offer for offer in self.offers.get(cluster, ()) if _fits(offer, room)]
+        allowed = [offer for offer in fitting if spot != "Never" or offer.billing != "Spot"]
+        if room.billing == "Spot" and spot == "Never":
+            return Price(None, "Spot", "spot nodes, and the policy says spot: Never", usable=False)
+        if fitting and not allowed:
+            why = "only spot offers, and the policy says spot: Never"
+            return Price(None, "Spot", why, usable=False)
+        fresh = [offer for offer in allowed if offer not in self.outdated]
+        if not fresh:
+            why = "its price is outdated" if allowed else "it has no price"
+            return Price(None, room.billing, why)
+        favoured = spot == "Preferred"
+        micro, _, billing = min(
+            (_share(offer, room, request), (offer.billing == "Spot") != favoured, offer.billing)
+            for offer in fresh
+        )
+        return Price(micro, billing)
+
+
+def prices_of(books: Iterable[Object], *, now: datetime) -> Prices:
+    """The offers of all price books, their ages judged at `now`.
+
+    Amounts of different currencies cannot be compared: the books in the currency of the first, by
+    name, count, and a warning names the others. Raises Invalid for an unsound book.
+    """
+    sound = sorted(
+        ((str(book["metadata"]["name"]), PRICE_BOOK.parse(book).spec) for book in books),
+        key=lambda named: named[0],
+    )
+    if not sound:
+        return Prices()
+    currency = sound[0][1].currency
+    others = [name for name, spec in sound if spec.currency != currency]
+    offers: dict[str, list[Offer]] = {}
+    outdated: set[Offer] = set()
+    for _, spec in sound:
+        if spec.currency != currency:
+            continue
+        for offer in spec.offers:
+            offers.setdefault(offer.cluster, []).append(offer)
+            if offer.as_of is not None and now.astimezone(UTC) - offer.as_of > spec.max_age:
+                outdated.add(offer)
+    warning = f"prices in {sound[0][0]} are in {currency}; not compared: {', '.join(others)}"
+    return Prices(
+        currency=currency,
+        offers={cluster: tuple(found) for cluster, found in offers.items()},
+        outdated=frozenset(outdated),
+        warnings=(warning,) if others else (),
+    )
+
+
+def _fits(offer: Offer, room: Room) -> bool:
+    return (
+        offer.accelerator in ("", room.accelerator)
+        and offer.instance_type in ("", room.instance_type)
+        and (not room.billing or room.billing == offer.billing)
+    )
+
+
+def _share(offer: Offer, room: Room, request: Vector) -> int:
+    """What a pod's part of the node costs, rounded up to a millionth."""
+    if offer.billing == "Owned" or offer.per_hour is None:
+        return 0
+    wanted, there = accelerators(request), accelerators(room.shape)
+    if offer.per == "Accelerator":
+        return offer.per_hour * wanted
+    if wanted and there:
+        return -(-offer.per_hour * wanted // there)
+    shape = dict(room.shape)
+    return max(
+        (
+            -(-offer.per_hour * need // shape[name])
+            for name, need in request
+            if shape.get(name) and name != "pods"
+        ),
+        default=offer.per_hour,
+    )

@@ -1,0 +1,148 @@
+"""What a pod takes of a node, counted as kube-scheduler counts it.
+
+Amounts are integers of the smallest unit: thousandths of a core for `cpu`, bytes or pieces for the
+rest. Follows k8s.io/component-helpers `resource` (KEP-753 for sidecars, KEP-1287 for resizes,
+KEP-2837 for requests of the whole pod). `capacity` sets these amounts against nodes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from fleet.kube.quantity import Quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Object = dict[str, Any]
+Amounts = dict[str, int]
+Vector = tuple[tuple[str, int], ...]
+"""Amounts as a value: sorted by name, without zeros."""
+
+PODS: Final = "pods"
+_WHOLE_POD: Final = frozenset({"cpu", "memory"})
+
+
+@lru_cache(maxsize=4096)
+def amount(name: str, text: str) -> int:
+    """Raises InvalidQuantity."""
+    quantity = Quantity.parse(text)
+    return quantity.milli_value if name == "cpu" else quantity.value
+
+
+def amounts(resources: Mapping[str, Any] | None) -> Amounts:
+    """A ResourceList in smallest units."""
+    return {name: amount(name, str(text)) for name, text in (resources or {}).items()}
+
+
+def quantity_text(name: str, value: int) -> str:
+    """The other way: `4`, `1500m`, `16Gi`."""
+    if name == "cpu":
+        return str(Quantity.milli(value))
+    return Quantity.parse(f"{value // 1024}Ki").canonical if _is_bytes(name, value) else str(value)
+
+
+def vector(taken: Mapping[str, int]) -> Vector:
+    return tuple(sorted((name, value) for name, value in taken.items() if value))
+
+
+def pod_request(pod: Object) -> Amounts:
+    """What the pod's node gives to it: its containers, sidecars and overhead, and the pod itself.
+
+    `pod` is a Pod or a pod template; a status, where there is one, counts for resizes.
+    """
+    spec: Object = pod.get("spec") or {}
+    running = _running(pod)
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        _add(total, _container(container, running))
+    sidecars: Amounts = {}
+    starting: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        taken = _container(container, running)
+        if container.get("restartPolicy") == "Always":
+            _add(total, taken)
+            _add(sidecars, taken)
+            _raise(starting, sidecars)
+        else:
+            _add(taken := dict(taken), sidecars)
+            _raise(starting, taken)
+    _raise(total, starting)
+    whole = (spec.get("resources") or {}).get("requests") or {}
+    for name, text in whole.items():
+        if name in _WHOLE_POD or name.startswith("hugepages-"):
+            total[name] = amount(name, str(text))
+    _add(total, amounts(spec.get("overhead")))
+    total[PODS] = 1
+    return total
+
+
+def _container(container: Object, running: Mapping[str, Object]) -> Amounts:
+    resources = container.get("resources") or {}
+    asked = amounts(resources.get("requests"))
+    # What has a limit only requests that much; API servers write it down so, templates may not.
+    for name, text in (resources.get("limits") or {}).items():
+        asked.setdefault(name, amount(name, str(text)))
+    status = running.get(str(container.get("name")))
+    if status is None or not status.get("resources"):
+        return asked
+    actual = amounts((status.get("resources") or {}).get("requests"))
+    allocated = amounts(status.get("allocatedResources"))
+    taken = dict(actual) if status["infeasible"] else asked
+    if not status["infeasible"]:
+        _raise(taken, actual)
+    _raise(taken, allocated)
+    return taken
+
+
+def _running(pod: Object) -> dict[str, Object]:
+    """Statuses of containers that say what they really have, by name."""
+    status: Object = pod.get("status") or {}
+    if not status:
+        return {}
+    infeasible = any(
+        condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+        for condition in status.get("conditions") or ()
+    )
+    return {
+        each["name"]: {**each, "infeasible": infeasible}
+        for kind in ("containerStatuses", "initContainerStatuses")
+        for each in status.get(kind) or ()
+        if each.get("resources")
+    }
+
+
+def _add(total: Amounts, more: Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def _raise(total: Amounts, least: Mapping[str, int]) -> None:
+    for name, value in least.items():
+        if value > total.get(name, 0):
+            total[name] = value
+
+
+def _is_bytes(name: str, value: int) -> bool:
+    sized = name in ("memory", "ephemeral-storage") or name.startswith("hugepages-")
+    return sized and value >= 1024 and value % 1024 == 0
+
+
+def accelerators(taken: Mapping[str, int] | Iterable[tuple[str, int]]) -> int:
+    """How many accelerators that is: extended resources of a vendor, whatever their name."""
+    pairs = taken.items() if hasattr(taken, "items") else taken
+    return sum(value for name, value in pairs if is_accelerator(name))
+
+
+def is_accelerator(name: str) -> bool:
+    """`nvidia.com/gpu`, `amd.com/gpu`, `example.com/npu`; not `rdma/hca`, not `kubernetes.io/…`."""
+    vendor, slash, device = name.partition("/")
+    if not slash or vendor.endswith("kubernetes.io"):
+        return False
+    return device in _DEVICES or device.startswith(("gpu", "mig-", "npu", "tpu"))
+
+
+_DEVICES: Final = frozenset(
+    {"gpu", "npu", "tpu", "neuron", "neuroncore", "gaudi", "gcu", "mlu", "xpu", "accelerator"}
+)

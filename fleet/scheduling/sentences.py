@@ -1,0 +1,185 @@
+"""What a decision says to people: why several clusters, why not this one, why nothing at all.
+
+A sentence names what is so, in numbers, and what would help; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fleet.scheduling.clusters import network_word
+from fleet.scheduling.fit import Cost
+from policies.scalars import amount_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fleet.scheduling.clusters import Candidate
+    from fleet.scheduling.demand import Role
+    from fleet.scheduling.numbering import Interval
+    from policies.scalars import Rate
+
+NEVER: Final = "no present member could ever hold it, not even empty"
+_LISTED: Final = 3
+
+
+def ranks(intervals: Iterable[Interval]) -> str:
+    """`ranks 0-3`, `rank 4`."""
+    texts = [str(each) for each in sorted(intervals)]
+    alone = len(texts) == 1 and "-" not in texts[0]
+    return f"{'rank' if alone else 'ranks'} {', '.join(texts)}"
+
+
+def why_several(
+    role: Role, pods: int, used: Sequence[Candidate], candidates: Sequence[Candidate]
+) -> str:
+    """Why one cluster was not enough."""
+    domain, tier = used[0].domain, max(each.tier for each in used)
+    peers = [
+        each
+        for each in candidates
+        if each.usable and each.tier <= tier and (each.domain == domain or role.network == "None")
+    ]
+    of = f" of {domain}" if domain else ""
+    if any(each.curve.units >= role.units for each in peers):
+        return f"no single member{of} with {pods} free is within the price"
+    return f"no single member{of} had {pods} free ({_frees(peers)})"
+
+
+def why_again(clusters: Sequence[str], gap: Interval, *, whole: bool) -> str:
+    """What a re-plan did; "" for a first plan in one cluster."""
+    if whole:
+        return ""
+    return f"{ranks([gap])} placed anew in {', '.join(sorted(clusters))}, all others stay"
+
+
+def unused(
+    role: Role, pods: int, candidate: Candidate, used: Sequence[tuple[Candidate, int]]
+) -> tuple[str, str]:
+    """(reason, message) for a cluster that would do, beside those that were preferred."""
+    tier = max(each.tier for each, _ in used)
+    domain = used[0][0].domain
+    names = ", ".join(each.cluster for each, _ in used)
+    if candidate.tier > tier:
+        return "LaterTier", f"tier {candidate.tier}; tier {tier} suffices"
+    if candidate.domain != domain:
+        return "OtherNetwork", f"{network_word(role)} {candidate.domain} is not {domain}"
+    units = pods // role.unit
+    if candidate.curve.units < units and len(used) == 1:
+        return short(candidate, pods)
+    share = min(units for _, units in used)
+    theirs = sum(each.curve.cost(count) for each, count in used)
+    if len(used) > 1:
+        theirs = max(each.curve.cost(count) for each, count in used if count == share)
+    least = min(share, candidate.curve.units)
+    return _dearer(Cost.of(candidate.curve.cost(least)), Cost.of(theirs), names)
+
+
+def _dearer(mine: Cost, theirs: Cost, names: str) -> tuple[str, str]:
+    if mine.unknown > theirs.unknown:
+        return "PriceUnknown", "its price is not known"
+    if mine.micro > theirs.micro:
+        return (
+            "Dearer",
+            f"dearer: {amount_text(mine.micro)} per hour, {names} {amount_text(theirs.micro)}",
+        )
+    if mine.blocks > theirs.blocks:
+        return "MoreBlocks", f"it would be spread over {mine.blocks} blocks"
+    return "NotNeeded", f"not needed, {names} will do"
+
+
+def short(candidate: Candidate, pods: int) -> tuple[str, str]:
+    """(reason, message) for a cluster that has less than is needed, or not alone."""
+    free = candidate.pods or 0
+    return "TooSmall", f"has {free} free, {pods} are needed"
+
+
+def refusal(
+    role: Role,
+    pods: int,
+    candidates: Sequence[Candidate],
+    *,
+    span: int,
+    one: bool,
+    limit: Rate | None,
+    currency: str,
+    least: int | None,
+    spent: int,
+    retry_after_s: float | None,
+) -> str:
+    """Why nothing was placed: what is free at best, where, and what is elsewhere."""
+    if limit is not None and currency and limit.currency != currency:
+        return (
+            f"the policy's ceiling is in {limit.currency}, the prices are in {currency}: "
+            "they cannot be compared"
+        )
+    if least is not None and limit is not None:
+        return (
+            f"would cost {amount_text(least + spent)} {limit.currency}/h at least, the policy "
+            f"allows {limit}"
+        )
+    usable = [each for each in candidates if each.usable]
+    need = f"{pods} in units of {role.unit}" if role.unit > 1 else str(pods)
+    if not usable:
+        text = f"needs {need}, no cluster comes into question{_first_reasons(candidates)}"
+    else:
+        text = _domains(usable, need, pods, span=span, one=one)
+        elsewhere = _elsewhere(role, candidates, pods)
+        text += f" ({elsewhere})" if elsewhere else ""
+    if retry_after_s is not None:
+        text += f"; the next tier is tried in {retry_after_s:.0f} s"
+    return text
+
+
+def _domains(usable: Sequence[Candidate], need: str, pods: int, *, span: int, one: bool) -> str:
+    """`roce-1 has 6 free, vpc-9 has 4, needs 9`."""
+    parts, limited = [], False
+    for domain in sorted({each.domain for each in usable}):
+        there = [each for each in usable if each.domain == domain]
+        free = sorted((each.pods or 0 for each in there), reverse=True)
+        total, reachable = sum(free), sum(free[:span])
+        where = f"{domain} has" if domain else "the clusters have"
+        if one or span == 1:
+            parts.append(f"{domain + ': ' if domain else ''}{_frees(there)} free")
+        elif reachable < pods <= total:
+            limited = True
+            parts.append(f"{where} {total} free in {len(there)} clusters, {reachable} in {span}")
+        else:
+            parts.append(f"{where} {total} free")
+    text = f"{', '.join(parts)}, needs {need}"
+    if one or span == 1:
+        return f"{text} in one cluster"
+    return f"{text} in at most {span}" if limited else text
+
+
+def _elsewhere(role: Role, candidates: Sequence[Candidate], pods: int) -> str:
+    """`cloud-c has 64, on vpc-9`: clusters with room that something else speaks against."""
+    able = [
+        each
+        for each in candidates
+        if not each.usable and (each.pods or 0) >= pods and each.reason not in ("Full", "NoShape")
+    ]
+    able.sort(key=lambda each: (-(each.pods or 0), each.cluster))
+    return "; ".join(f"{each.cluster} has {each.pods}, {_but(role, each)}" for each in able[:3])
+
+
+def _but(role: Role, candidate: Candidate) -> str:
+    if candidate.reason == "OtherNetwork":
+        return f"on {candidate.domain}"
+    return candidate.message
+
+
+def _frees(candidates: Sequence[Candidate]) -> str:
+    """`idc-a 4, idc-b 2`, the largest first."""
+    ordered = sorted(candidates, key=lambda each: (-(each.pods or 0), each.cluster))
+    texts = [f"{each.cluster} {each.pods or 0}" for each in ordered[:_LISTED]]
+    more = len(ordered) - _LISTED
+    return ", ".join([*texts, f"{more} more with less"] if more > 0 else texts)
+
+
+def _first_reasons(candidates: Sequence[Candidate]) -> str:
+    if not candidates:
+        return ": the fleet has none that is left to try"
+    texts = [f"{each.cluster} {each.message}" for each in candidates[:_LISTED]]
+    more = len(candidates) - _LISTED
+    return ": " + "; ".join([*texts, f"and {more} more"] if more > 0 else texts)
