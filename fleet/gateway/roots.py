@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.apiserver import bodies
 from fleet.apiserver.reading import Scope
-from fleet.errors import BadRequest, MethodNotAllowed, NotFound, TransportError, Unavailable
+from fleet.errors import (
+    ApiError,
+    BadRequest,
+    Cause,
+    Details,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    TransportError,
+    Unavailable,
+)
 from fleet.kube import paths
 from fleet.kube.wire import Request, Response
 from fleet.view import crossing, naming
@@ -58,6 +68,8 @@ class MergedRoot:
         answer = await self._documents.answer(request)
         if answer is not None:
             return answer
+        if request.path == "/openapi/v2" and request.method == "GET":
+            return await self._openapi_v2(request)
         target = paths.parse_target(request.method, request.path, request.query)
         resource = self._world.resource(target.gvr) if target is not None else None
         if target is None or resource is None:
@@ -76,6 +88,19 @@ class MergedRoot:
         if call is None:
             return await self._fleet(request, target, resource)
         return await self._member(call)
+
+    async def _openapi_v2(self, request: Request) -> Response:
+        """A member's document, of the members' kinds alone: clients that read version 3 come here
+        only for kinds that cannot be patched, which are the same everywhere."""
+        for name in sorted(self._world.members):
+            try:
+                answer = await self._forwarder.document(self._world.members[name], request)
+            except (ApiError, TransportError):
+                continue
+            if answer.status in (200, 304):
+                return answer
+            await answer.aclose()
+        raise NotFound.path()
 
     # -- whose it is
 
@@ -122,7 +147,8 @@ class MergedRoot:
         union = naming.union_of(namespace)
         if union is not None:
             every = sorted([union, *(naming.join(union, name) for name in world.members)])
-            return Scope(tuple(every)), None
+            # a member that joins brings its namespace into an open watch
+            return Scope(tuple(every), grows=lambda n: n.rpartition(".")[0] == union), None
         _, member = naming.split_namespace(namespace, world.members)
         return Scope((namespace,)), () if member is None else (member,)
 
@@ -146,17 +172,32 @@ class MergedRoot:
             read = Read(request, target, resource, scope, ())
             return await self._reads.get_object(read, direct=None)
         if not self._world.owned(target.gvr):
-            raise self._name_a_member(target, resource)
-        return await self._own.handle(request)
+            raise self._name_a_member(request, target, resource)
+        try:
+            return await self._own.handle(request)
+        except NotFound as error:
+            if error.details != _details(target):
+                raise
+            raise self._reads.missing(target) from error
 
-    def _name_a_member(self, target: Target, resource: Resource) -> BadRequest:
+    def _name_a_member(self, request: Request, target: Target, resource: Resource) -> ApiError:
+        """The refusal of a write to a kind that only members have, outside of any member."""
         members = sorted(self._world.members)
         example = members[0] if members else "MEMBER"
+        name = target.name or (self._name_in(request, resource) if request.body else "")
         if resource.namespaced:
-            how = f"name a member: -n {naming.join(target.namespace or 'NAMESPACE', example)}"
+            field, given = "metadata.namespace", target.namespace
+            how = f"-n {naming.join(given or 'NAMESPACE', example)}"
         else:
-            how = f"name a member: {naming.join(target.name or 'NAME', example)}"
-        return BadRequest(f"the fleet has no {target.gvr.group_resource} of its own; {how}")
+            field, given = "metadata.name", name
+            how = naming.join(given or "NAME", example)
+        why = f"the fleet has no {target.gvr.group_resource} of its own; name a member: {how}"
+        if target.verb == "create" and not target.name:
+            cause = Cause("FieldValueInvalid", f'Invalid value: "{given}": {why}', field)
+            return Invalid.of(group=target.gvr.group, kind=resource.kind, name=name, causes=[cause])
+        if target.name:
+            return self._reads.missing(target)
+        return BadRequest(why)
 
     # -- reviews
 
@@ -203,6 +244,10 @@ class MemberRoot:
             return await member.handler.handle(sent)
         except TransportError as error:
             raise Unavailable.member(name, str(error)) from error
+
+
+def _details(target: Target) -> Details:
+    return Details(group=target.gvr.group, kind=target.gvr.resource, name=target.name)
 
 
 def _object_of(request: Request, resource: Resource) -> dict[str, Any]:

@@ -114,6 +114,14 @@ class Forwarder:
             status = self._projector(call).project_status(status)
         return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(status))
 
+    async def document(self, member: MemberPort, request: Request) -> Response:
+        """What the member publishes at this very path; to the caller as it is."""
+        kept = ("accept", "accept-encoding", "if-none-match")
+        headers = {name: request.headers[name] for name in kept if name in request.headers}
+        headers |= crossing.headers(request.user)
+        sent = Request("GET", request.path, request.query, headers=headers)
+        return await member.handler.handle(sent)
+
     # -- there
 
     def _projector(self, call: Call) -> Projector:

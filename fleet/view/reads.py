@@ -131,21 +131,18 @@ class Reads:
         options = GetOptions.parse(request)
         shown = self._represent.asked(request, listing=False)
         rendering = self._represent.rendering(shown, resource)
-        missing = NotFound.of(
-            group=target.gvr.group,
-            resource=target.gvr.resource,
-            name=target.name,
-            hint=self._elsewhere(target),
-        )
+        missing = self.missing(target)
         merged = self._world.running(target.gvr)
-        if merged is None and direct is None:
+        if merged is None and direct is None and not self._through(resource):
             merged = self._merged(resource)
         warnings: tuple[str, ...] = ()
         entry: Entry | None
         if direct is not None and (merged is None or _complete(request)):
             entry = self._loose(await direct(), read)
         elif merged is None:
-            raise missing
+            owned = self._world.owned(target.gvr)
+            own = self._world.own(target.gvr) if owned else None
+            entry = own.get(target.namespace, target.name) if own is not None else None
         else:
             with merged.reading():
                 warnings = await merged.settle(
@@ -165,6 +162,15 @@ class Reads:
         entry = self._loose(value, read)
         rendering = self._represent.rendering(shown, read.resource)
         return bodies.encoded(Response(200, bodies.JSON_HEADERS, rendering.single(entry)), shown)
+
+    def missing(self, target: Target) -> NotFound:
+        """That there is no such object, and where there is one of that name."""
+        return NotFound.of(
+            group=target.gvr.group,
+            resource=target.gvr.resource,
+            name=target.name,
+            hint=self._elsewhere(target),
+        )
 
     # -- sources
 
