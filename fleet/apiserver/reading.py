@@ -57,12 +57,14 @@ _SEPARATOR = stored(b",")
 class Scope:
     """Which part of a collection a request is about.
 
-    `namespaces` is None for all of them, else the ones to read, in key order. `allowed` filters
-    by what the caller may see; None when everything in the namespaces may be seen.
+    `namespaces` is None for all of them, else the ones to read, in key order; `grows` says of a
+    namespace that appears in an open watch whether it belongs to them. `allowed` filters by what
+    the caller may see; None when everything in the namespaces may be seen.
     """
 
     namespaces: tuple[str, ...] | None = None
     allowed: Callable[[Entry], bool] | None = None
+    grows: Callable[[str], bool] | None = None
 
     def snapshot(self, whole: Snapshot) -> Snapshot:
         if self.namespaces is None:
@@ -90,7 +92,9 @@ class Scope:
         return lambda entry: all(test(entry) for test in tests)
 
     def holds(self, entry: Entry) -> bool:
-        return self.namespaces is None or entry.namespace in self.namespaces
+        if self.namespaces is None or entry.namespace in self.namespaces:
+            return True
+        return self.grows is not None and self.grows(entry.namespace)
 
 
 def _field_test(resource: Resource, field: FieldSelector) -> Callable[[Entry], bool]:
