@@ -1,4 +1,4 @@
-"""What a workload asks for: its roles, how many pods each has, what a pod needs and what links them.
+"""What a workload asks for: its roles, how many pods each has, what a pod needs, what links them.
 
 A demand is a vector per role, never one number: a workload whose pods cannot be counted is an
 error, not one that asks for none (karmada#7550). Attributes of a gang are judged once, on the gang

@@ -309,9 +309,14 @@ def _plan(question: _Question, candidates: Sequence[Candidate], answer: _Answer)
     shards = tuple(sorted((*question.kept, *added), key=lambda shard: shard.index))
     used = {shard.cluster: shard for shard in shards}
     whole = question.gap is None
+    at_best = _by_domain(question, [each for each in candidates if each.usable])
     verdicts = [_used(shard, role, answer.domain) for shard in shards]
     verdicts += [
-        _verdict(question, each, sentences.unused(role, question.wanted.count, each, answer.units))
+        _verdict(
+            question,
+            each,
+            sentences.unused(role, question.wanted.count, each, answer.units, at_best=at_best),
+        )
         for each in candidates
         if each.cluster not in used
     ]
@@ -369,7 +374,9 @@ def _next_best(
     able = [
         _verdict(question, each)
         for each in candidates
-        if each.usable and each.curve.units >= question.units and each.cluster not in used
+        if each.reason in ("", "TierNotYet")
+        and each.curve.units >= question.units
+        and each.cluster not in used
     ]
     priced = [each for each in able if each.per_hour is not None]
     return min(priced, key=lambda each: (each.per_hour, each.cluster), default=None)
@@ -379,10 +386,6 @@ def _refusal(question: _Question, candidates: Sequence[Candidate], *, payable: b
     role, wanted = question.role, question.wanted.count
     usable = [each for each in candidates if each.usable]
     verdicts = tuple(_verdict(question, each, sentences.short(each, wanted)) for each in candidates)
-    best = {
-        domain: _at_best([c.pods for c in usable if c.domain == domain], question.span)
-        for domain in sorted({each.domain for each in usable})
-    }
     waiting = [each for each in candidates if each.reason == "TierNotYet"]
     retry = min(
         (opens_after_s(question.demand, each.tier) - question.waited_s for each in waiting),
@@ -408,7 +411,7 @@ def _refusal(question: _Question, candidates: Sequence[Candidate], *, payable: b
         demand=question.demand,
         message=message,
         verdicts=verdicts,
-        at_best=best,
+        at_best=_by_domain(question, usable),
         retry_after_s=retry,
         impossible=impossible,
     )
@@ -430,6 +433,14 @@ def _could_ever(question: _Question, candidates: Sequence[Candidate]) -> bool:
         >= question.wanted.count
         for domain in {each.domain for each in able}
     )
+
+
+def _by_domain(question: _Question, usable: Sequence[Candidate]) -> dict[str, int]:
+    """Most pods that could be had at once on each network."""
+    return {
+        domain: _at_best([each.pods for each in usable if each.domain == domain], question.span)
+        for domain in sorted({each.domain for each in usable})
+    }
 
 
 def _at_best(pods: Iterable[int | None], span: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.kube.quantity import Quantity
+from fleet.kube.quantity import Format, Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +40,9 @@ def quantity_text(name: str, value: int) -> str:
     """The other way: `4`, `1500m`, `16Gi`."""
     if name == "cpu":
         return str(Quantity.milli(value))
-    return Quantity.parse(f"{value // 1024}Ki").canonical if _is_bytes(name, value) else str(value)
+    return str(
+        Quantity.of(value, format=Format.BINARY_SI if _is_bytes(name) else Format.DECIMAL_SI)
+    )
 
 
 def vector(taken: Mapping[str, int]) -> Vector:
@@ -124,9 +126,8 @@ def _raise(total: Amounts, least: Mapping[str, int]) -> None:
             total[name] = value
 
 
-def _is_bytes(name: str, value: int) -> bool:
-    sized = name in ("memory", "ephemeral-storage") or name.startswith("hugepages-")
-    return sized and value >= 1024 and value % 1024 == 0
+def _is_bytes(name: str) -> bool:
+    return name in ("memory", "ephemeral-storage") or name.startswith("hugepages-")
 
 
 def accelerators(taken: Mapping[str, int] | Iterable[tuple[str, int]]) -> int:

@@ -12,7 +12,7 @@ from fleet.scheduling.fit import Cost
 from policies.scalars import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fleet.scheduling.clusters import Candidate
     from fleet.scheduling.demand import Role
@@ -54,15 +54,26 @@ def why_again(clusters: Sequence[str], gap: Interval, *, whole: bool) -> str:
 
 
 def unused(
-    role: Role, pods: int, candidate: Candidate, used: Sequence[tuple[Candidate, int]]
+    role: Role,
+    pods: int,
+    candidate: Candidate,
+    used: Sequence[tuple[Candidate, int]],
+    *,
+    at_best: Mapping[str, int],
 ) -> tuple[str, str]:
-    """(reason, message) for a cluster that would do, beside those that were preferred."""
+    """(reason, message) for a cluster that would do, beside those that were preferred.
+
+    `at_best` is what each network has within the policy's span.
+    """
     tier = max(each.tier for each, _ in used)
     domain = used[0][0].domain
     names = ", ".join(each.cluster for each, _ in used)
     if candidate.tier > tier:
         return "LaterTier", f"tier {candidate.tier}; tier {tier} suffices"
     if candidate.domain != domain:
+        if (most := at_best.get(candidate.domain, 0)) < pods:
+            where = f"{network_word(role)} {candidate.domain}"
+            return "NetworkTooSmall", f"{where} has {most} free, {pods} are needed"
         return "OtherNetwork", f"{network_word(role)} {candidate.domain} is not {domain}"
     units = pods // role.unit
     if candidate.curve.units < units and len(used) == 1:
