@@ -24,6 +24,7 @@ import uvloop
 
 import adapters.kubernetes
 import policies
+from fleet.apiserver.controllers import Controllers
 from fleet.apiserver.http import Limits, Options, Server
 from fleet.apiserver.kinds import CustomKind
 from fleet.gateway import own
@@ -93,6 +94,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         await stack.enter_async_context(members)
         address = url_of(config.address, config.port)
+        not_a_members = own.NotAMembers(lambda: {member.name for member in members})
         assembly = Assembly(
             store=store,
             members=members,
@@ -107,6 +109,15 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             uid=_uid,
             rng=rng,
             server_address=address.removeprefix("https://"),
+            admission=(not_a_members,),
+        )
+        controllers = Controllers(
+            store,
+            lambda: assembly.own.resources,
+            assembly.own.writer,
+            now=_now,
+            root_ca=authority.certificate.decode(),
+            elsewhere=not_a_members.named,
         )
         stack.push_async_callback(assembly.world.close)
         stack.callback(assembly.begin())
@@ -139,6 +150,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(assembly.world.run(), name="idle resources")
+                group.create_task(controllers.run(), name="controllers")
                 group.create_task(clusters.run(), name="clusters")
                 group.create_task(_renewing(authority, context, names), name="certificates")
                 group.create_task(_trimming(), name="memory")

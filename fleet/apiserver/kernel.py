@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from fleet.apiserver import bodies, reading, scales
+from fleet.apiserver import bodies, reading, scales, strategies
 from fleet.apiserver.documents import Documents
 from fleet.apiserver.reading import Scope
 from fleet.apiserver.representation import Representations
-from fleet.errors import MethodNotAllowed, NotFound
+from fleet.errors import InternalError, MethodNotAllowed, NotFound, StoreError
 from fleet.kube import discovery, paths
-from fleet.kube.options import GetOptions, ListOptions, WatchOptions
+from fleet.kube.options import DeleteOptions, GetOptions, ListOptions, WatchOptions
 from fleet.kube.patch import apply_patch
 from fleet.kube.schema import schema_for
 from fleet.kube.status import success
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fleet.apiserver.documents import OpenApi
     from fleet.apiserver.kinds import Kinds
-    from fleet.apiserver.writing import Writer
+    from fleet.apiserver.writing import Writer, Written
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
     from fleet.store.collection import Collection
@@ -74,10 +74,26 @@ class Kernel:
         """What is served."""
         return self._catalogue
 
+    @property
+    def resources(self) -> Sequence[Resource]:
+        """Its rows."""
+        return tuple(self._rows.values())
+
+    @property
+    def writer(self) -> Writer:
+        """What writes to its store, for controllers beside it."""
+        return self._writer
+
     async def _gather(self) -> discovery.Catalogue:
         return self._catalogue
 
     async def handle(self, request: Request) -> Response:
+        try:
+            return await self._handle(request)
+        except StoreError as error:
+            raise InternalError(f"Internal error occurred: {error}") from error
+
+    async def _handle(self, request: Request) -> Response:
         answer = await self._documents.answer(request)
         if answer is not None:
             return answer
@@ -101,13 +117,13 @@ class Kernel:
                 return self._get(request, target, resource)
             case "create" if not target.name:
                 written = await self._writer.create(request, target, resource)
-                return self._shown(request, resource, written.obj, 201, written.warnings)
+                return self._written(request, resource, written)
             case "update" if target.subresource in ("", "status", "finalize"):
                 written = await self._writer.update(request, target, resource)
-                return self._shown(request, resource, written.obj, 200, written.warnings)
+                return self._written(request, resource, written)
             case "patch" if target.subresource in ("", "status"):
                 written = await self._writer.patch(request, target, resource)
-                return self._shown(request, resource, written.obj, 200, written.warnings)
+                return self._written(request, resource, written)
             case "delete":
                 return await self._delete(request, target, resource)
             case "deletecollection":
@@ -159,34 +175,36 @@ class Kernel:
     # -- writes that answer something of their own
 
     async def _delete(self, request: Request, target: Target, resource: Resource) -> Response:
-        entry = self._collection(resource).get(target.namespace, target.name)
-        written = await self._writer.delete(request, target, resource)
-        if written is not None:
-            return self._shown(request, resource, written.obj, 200, written.warnings)
-        gvr = resource.gvr
-        uid = entry.uid if entry is not None else ""
-        return bodies.json_response(
-            200, success(group=gvr.group, kind=gvr.resource, name=target.name, uid=uid)
-        )
+        self._represent.asked(request, listing=False)
+        options = DeleteOptions.parse(request, bodies.options_of(request))
+        outcome = await self._writer.delete(resource, target, options)
+        warnings = _deletion_warnings(resource, options)
+        if outcome.gone and not strategies.returns_deleted(resource):
+            metadata = outcome.obj["metadata"]
+            gvr = resource.gvr
+            status = success(
+                group=gvr.group, kind=gvr.resource, name=target.name, uid=metadata.get("uid", "")
+            )
+            return Response(200, bodies.JSON_HEADERS, orjson.dumps(status), warnings)
+        code = 202 if not outcome.gone and options.orphan_dependents is False else 200
+        return self._shown(request, resource, outcome.obj, code, warnings)
 
     async def _delete_collection(
         self, request: Request, target: Target, resource: Resource
     ) -> Response:
-        options = ListOptions.parse(request, resource=resource)
-        collection = self._collection(resource)
-        snapshot = _scope(target).snapshot(collection.snapshot())
-        test = _scope(target).predicate(resource, options.label, options.field)
-        chosen = [entry for entry in snapshot.entries() if test is None or test(entry)]
-        removed = await self._writer.delete_collection(request, resource, chosen)
-        return bodies.json_response(
-            200,
-            {
-                "kind": resource.list_kind,
-                "apiVersion": resource.api_version,
-                "metadata": {"resourceVersion": str(self._store.sequencer.current)},
-                "items": removed,
-            },
+        listed = ListOptions.parse(request, resource=resource)
+        options = DeleteOptions.parse(request, bodies.options_of(request))
+        shown = self._represent.asked(request, listing=True)
+        runs, metadata = reading.select(
+            self._collection(resource), listed, scope=_scope(target), path=request.path
         )
+        await self._writer.delete_collection(
+            resource, [entry for run in runs for entry in run.entries], options
+        )
+        rendering = self._represent.rendering(shown, resource)
+        body = reading.Pieces(rendering.head(orjson.dumps(metadata)), runs, rendering)
+        warnings = _deletion_warnings(resource, options)
+        return bodies.encoded(Response(200, bodies.JSON_HEADERS, body, warnings), shown)
 
     async def _scale(self, request: Request, target: Target, resource: Resource) -> Response:
         gvr = target.gvr
@@ -219,6 +237,10 @@ class Kernel:
         written = await self._writer.update(update, whole, resource)
         return bodies.json_response(200, scales.scale_of(written.obj))
 
+    def _written(self, request: Request, resource: Resource, written: Written) -> Response:
+        status = 201 if written.created else 200
+        return self._shown(request, resource, written.obj, status, written.warnings)
+
     def _shown(
         self,
         request: Request,
@@ -232,6 +254,12 @@ class Kernel:
         entry = Entry(obj, revision=self._store.sequencer.current)
         response = Response(status, bodies.JSON_HEADERS, rendering.single(entry), warnings)
         return bodies.encoded(response, shown)
+
+
+def _deletion_warnings(resource: Resource, options: DeleteOptions) -> tuple[str, ...]:
+    if resource.gvr.group_resource == "jobs.batch" and not options.propagation:
+        return (strategies.PODS_PRESERVED,)
+    return ()
 
 
 def _scope(target: Target) -> Scope:

@@ -129,6 +129,18 @@ def list_response(
     `path` binds continue tokens to the request they continue. Raises Expired (with a token that
     goes on at the newest revision, when a continue token was given), RevisionTooLarge.
     """
+    runs, metadata = select(collection, options, scope=scope, path=path)
+    head = rendering.head(orjson.dumps(metadata))
+    if gzip and _exceeds(runs, GZIP_FROM_BYTES):
+        headers = {**_JSON, "content-encoding": "gzip", "vary": "Accept-Encoding"}
+        return Response(200, headers, GzipPieces(head, runs, rendering))
+    return Response(200, _JSON, Pieces(head, runs, rendering))
+
+
+def select(
+    collection: Collection, options: ListOptions, *, scope: Scope, path: str
+) -> tuple[list[Run], dict[str, object]]:
+    """The entries that a list has, and its ListMeta. Raises as `list_response` does."""
     selectors = continuation.selection(options)
     snapshot, after = _list_snapshot(collection, options, path=path, selectors=selectors)
     part = scope.snapshot(snapshot)
@@ -144,11 +156,7 @@ def list_response(
         )
         if options.label.empty and options.field.empty and remaining is not None:
             metadata["remainingItemCount"] = remaining
-    head = rendering.head(orjson.dumps(metadata))
-    if gzip and _exceeds(runs, GZIP_FROM_BYTES):
-        headers = {**_JSON, "content-encoding": "gzip", "vary": "Accept-Encoding"}
-        return Response(200, headers, GzipPieces(head, runs, rendering))
-    return Response(200, _JSON, Pieces(head, runs, rendering))
+    return runs, metadata
 
 
 def _list_snapshot(

@@ -8,9 +8,12 @@ has been decided before; what an object sets in motion is for controllers that f
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from fleet.apiserver import bodies
+import orjson
+
+from fleet.apiserver import deletion, refusals, strategies
 from fleet.errors import (
     AlreadyExists,
     BadRequest,
@@ -21,35 +24,30 @@ from fleet.errors import (
 )
 from fleet.kube import defaults, protobuf
 from fleet.kube.negotiation import body_form
-from fleet.kube.options import (
-    CreateOptions,
-    DeleteOptions,
-    ListOptions,
-    PatchOptions,
-    UpdateOptions,
-)
+from fleet.kube.options import CreateOptions, PatchOptions, UpdateOptions
 from fleet.kube.patch import accepted_types, apply_patch
-from fleet.kube.revision import parse as parse_revision
 from fleet.kube.schema import FieldValidation, decode
 from fleet.kube.schema.fields import conform
-from fleet.store.objects import MODIFIED_MEANWHILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
     from random import Random
 
+    from fleet.apiserver.deletion import Deletion
     from fleet.apiserver.kinds import Kinds
+    from fleet.kube.options import DeleteOptions
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Request, UserInfo
     from fleet.store.entry import Entry
-    from fleet.store.objects import ObjectStore
+    from fleet.store.objects import Guard, Lookup, ObjectStore
 
 Object = dict[str, Any]
 
 NAME_ATTEMPTS = 8  # generated names that may collide before the client is told
 CONFLICT_ATTEMPTS = 5
+IMMORTAL_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -62,15 +60,13 @@ class Admission(Protocol):
         """The object to store; `old` is None for a create. Raises an ApiError to refuse."""
 
 
+@dataclass(frozen=True, slots=True)
 class Written:
     """The outcome of a write: the object as stored (or as it would be), and warnings."""
 
-    __slots__ = ("created", "obj", "warnings")
-
-    def __init__(self, obj: Object, *, created: bool = False, warnings: Sequence[str] = ()) -> None:
-        self.obj = obj
-        self.created = created
-        self.warnings = tuple(warnings)
+    obj: Object
+    created: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 class Writer:
@@ -86,8 +82,10 @@ class Writer:
         random: Random,
         admission: Sequence[Admission] = (),
         namespaces: Resource | None = None,
+        immortal: Collection[str] = IMMORTAL_NAMESPACES,
     ) -> None:
-        """`namespaces` is the row of Namespace, when creates must find theirs."""
+        """`namespaces` is the row of Namespace, when creates must find theirs; those in
+        `immortal` cannot be deleted."""
         self._store = store
         self._kinds = kinds
         self._now = now
@@ -95,31 +93,56 @@ class Writer:
         self._random = random
         self._admission = admission
         self._namespaces = namespaces
+        self._immortal = frozenset(immortal)
 
     # -- create
 
     async def create(self, request: Request, target: Target, resource: Resource) -> Written:
-        """Raises BadRequest, Invalid, Forbidden, NotFound (the namespace), AlreadyExists."""
+        """POST. Raises BadRequest, Invalid, Forbidden, NotFound (the namespace), AlreadyExists."""
         options = CreateOptions.parse(request)
         obj, warnings = self._decoded(request, resource)
-        self._check_namespace(target.namespace, obj, resource)
+        return await self.make(
+            resource,
+            obj,
+            namespace=target.namespace,
+            user=request.user,
+            dry_run=options.dry_run,
+            warnings=warnings,
+        )
+
+    async def make(
+        self,
+        resource: Resource,
+        obj: Object,
+        *,
+        namespace: str,
+        user: UserInfo,
+        dry_run: bool = False,
+        warnings: tuple[str, ...] = (),
+    ) -> Written:
+        """Create a decoded object. Raises as `create`."""
+        guard = self._namespace_guard(resource, obj, namespace)
+        if guard is not None:
+            guard(self._store.get)
         for attempt in range(NAME_ATTEMPTS):
-            new = self._created(obj, target, resource)
-            new = await self._admit(resource, new, None, request.user)
-            if options.dry_run:
-                self._refuse_taken(resource, new)
-                return Written(_shown(new), created=True, warnings=warnings)
+            new = self._created(obj, namespace, resource)
+            new = await self._admit(resource, new, None, user)
             try:
-                entry = await self._store.create(resource, new)
-            except AlreadyExists:
-                generated = not (obj.get("metadata") or {}).get("name")
-                if generated and attempt < NAME_ATTEMPTS - 1:
+                if dry_run:
+                    self._refuse_taken(resource, new)
+                    return Written(_unstored(new), created=True, warnings=warnings)
+                entry = await self._store.create(resource, new, guard=guard)
+            except AlreadyExists as error:
+                metadata = obj.get("metadata") or {}
+                if metadata.get("name"):
+                    raise self._taken(resource, new, error) from None
+                if attempt < NAME_ATTEMPTS - 1:
                     continue
-                raise
+                raise refusals.no_unique_name(error) from None
             return Written(entry.parse(), created=True, warnings=warnings)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _created(self, obj: Object, target: Target, resource: Resource) -> Object:
+    def _created(self, obj: Object, namespace: str, resource: Resource) -> Object:
         gvr = resource.gvr
         custom = self._kinds.custom(gvr)
         filled = copy.deepcopy(obj)
@@ -130,7 +153,7 @@ class Writer:
             gvr.version,
             resource.kind,
             filled,
-            namespace=target.namespace if resource.namespaced else "",
+            namespace=namespace if resource.namespaced else "",
             now=self._now(),
             uid=self._uid(),
             random=self._random,
@@ -144,49 +167,67 @@ class Writer:
     def _refuse_taken(self, resource: Resource, obj: Object) -> None:
         metadata = obj["metadata"]
         if self._store.get(resource, metadata.get("namespace", ""), metadata["name"]):
-            raise AlreadyExists.of(
-                group=resource.gvr.group, resource=resource.gvr.resource, name=metadata["name"]
-            )
-
-    def _check_namespace(self, namespace: str, obj: Object, resource: Resource) -> None:
-        if not resource.namespaced or self._namespaces is None:
-            return
-        found = self._store.get(self._namespaces, "", namespace)
-        if found is None:
-            raise NotFound.of(group="", resource="namespaces", name=namespace)
-        if b'"deletionTimestamp"' in found.metadata:
-            name = str((obj.get("metadata") or {}).get("name", ""))
             gvr = resource.gvr
-            raise Forbidden.of(
-                group=gvr.group,
-                resource=gvr.resource,
-                name=name,
-                why=f"unable to create new content in namespace {namespace} because it is being "
-                "terminated",
+            raise AlreadyExists.of(group=gvr.group, resource=gvr.resource, name=metadata["name"])
+
+    def _taken(self, resource: Resource, obj: Object, error: AlreadyExists) -> AlreadyExists:
+        metadata = obj["metadata"]
+        present = self._store.get(resource, metadata.get("namespace", ""), metadata["name"])
+        if present is None or not _is_marked(present):
+            return error
+        return refusals.being_deleted(error)
+
+    def _namespace_guard(self, resource: Resource, obj: Object, namespace: str) -> Guard | None:
+        """What refuses a create whose namespace is not there or goes away, at the moment when
+        the object is stored; None where there is nothing to look at."""
+        namespaces = self._namespaces
+        if not resource.namespaced or namespaces is None:
+            return None
+        metadata = obj.get("metadata") or {}
+        given = metadata.get("namespace")
+        if given and given != namespace:
+            raise BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
             )
+        name = str(metadata.get("name") or metadata.get("generateName") or "Unknown")
+
+        def guard(look: Lookup) -> None:
+            found = look(namespaces, "", namespace)
+            if found is None:
+                raise NotFound.of(group="", resource="namespaces", name=namespace)
+            if _is_marked(found):
+                raise refusals.terminating(resource, name=name, namespace=namespace)
+
+        return guard
 
     # -- update and patch
 
     async def update(self, request: Request, target: Target, resource: Resource) -> Written:
-        """PUT of an object or its status. Raises as `create`, and Conflict."""
+        """PUT of an object or one of its subresources; of some kinds it creates the object.
+
+        Raises as `create`, and Conflict.
+        """
         options = UpdateOptions.parse(request)
         obj, warnings = self._decoded(request, resource)
         metadata = obj.get("metadata") or {}
-        name = metadata.get("name")
-        if name and name != target.name:
-            raise BadRequest(
-                f"the name of the object ({name}) does not match the name on the URL "
-                f"({target.name})"
-            )
         given = metadata.get("resourceVersion") or ""
         for attempt in range(CONFLICT_ATTEMPTS):
-            entry = self._existing(target, resource)
-            self._expect(resource, entry, revision=given, uid=metadata.get("uid") or "")
-            new = copy.deepcopy(obj)
-            new.setdefault("metadata", {})["name"] = target.name
+            entry = self._store.get(resource, target.namespace, target.name)
+            if entry is None:
+                return await self._put_new(
+                    resource, obj, target, request.user, dry_run=options.dry_run, warnings=warnings
+                )
+            uid = metadata.get("uid") or ""
+            refusals.check_update(resource, entry, revision=given, uid=uid)
             try:
                 stored = await self._replace(
-                    target, resource, entry, new, request.user, dry_run=options.dry_run
+                    target,
+                    resource,
+                    entry,
+                    copy.deepcopy(obj),
+                    request.user,
+                    dry_run=options.dry_run,
                 )
             except Conflict:
                 if given or attempt == CONFLICT_ATTEMPTS - 1:
@@ -194,6 +235,28 @@ class Writer:
                 continue
             return Written(stored, warnings=warnings)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _put_new(
+        self,
+        resource: Resource,
+        obj: Object,
+        target: Target,
+        user: UserInfo,
+        *,
+        dry_run: bool,
+        warnings: tuple[str, ...],
+    ) -> Written:
+        if target.subresource or not strategies.made_by_put(resource):
+            raise refusals.not_found(resource, target.name)
+        refusals.check_name((obj.get("metadata") or {}).get("name") or "", target.name)
+        return await self.make(
+            resource,
+            obj,
+            namespace=target.namespace,
+            user=user,
+            dry_run=dry_run,
+            warnings=warnings,
+        )
 
     async def patch(self, request: Request, target: Target, resource: Resource) -> Written:
         """PATCH of an object or its status. Without a revision in the patch, tried again when
@@ -204,22 +267,20 @@ class Writer:
             raise UnsupportedMediaType.of(accepted_types(schema))
         options = PatchOptions.parse(request, apply=False)
         for attempt in range(CONFLICT_ATTEMPTS):
-            entry = self._existing(target, resource)
+            entry = self._store.get(resource, target.namespace, target.name)
+            if entry is None:
+                raise refusals.not_found(resource, target.name)
             warnings: list[str] = []
-            current = entry.parse()
             new = apply_patch(
                 content_type,
-                current,
+                entry.parse(),
                 request.body,
                 schema=schema,
                 validation=FieldValidation(options.field_validation),
                 warn=warnings.append,
             )
-            metadata = new.get("metadata") or {}
-            if metadata.get("name") != target.name:
-                raise BadRequest("the name of the object may not be changed by a patch")
-            given = metadata.get("resourceVersion") or ""
-            self._expect(resource, entry, revision=given, uid=metadata.get("uid") or "")
+            given = (new.get("metadata") or {}).get("resourceVersion") or ""
+            refusals.check_update(resource, entry, revision=given)
             try:
                 stored = await self._replace(
                     target, resource, entry, new, request.user, dry_run=options.dry_run
@@ -228,7 +289,7 @@ class Writer:
                 if attempt == CONFLICT_ATTEMPTS - 1:
                     raise
                 continue
-            return Written(stored, warnings=warnings)
+            return Written(stored, warnings=tuple(warnings))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _replace(
@@ -261,12 +322,11 @@ class Writer:
         if custom is not None and custom.rules is not None and not target.subresource:
             custom.rules.validate(updated, old)
         updated = await self._admit(resource, updated, old, user)
-        if defaults.is_unchanged(updated, old):
+        finished = deletion.is_finished(updated, old)
+        if not finished and defaults.is_unchanged(updated, old):
             return old
-        metadata = updated["metadata"]
-        finished = metadata.get("deletionTimestamp") and not _held(updated)
+        updated["metadata"]["resourceVersion"] = str(entry.revision)
         if dry_run:
-            metadata["resourceVersion"] = str(entry.revision)
             return updated
         if finished:
             await self._store.delete(
@@ -278,68 +338,59 @@ class Writer:
 
     # -- delete
 
-    async def delete(self, request: Request, target: Target, resource: Resource) -> Written | None:
-        """Mark or remove an object. Returns it while it lingers, None when it is gone.
-
-        Raises NotFound, Conflict for a precondition that fails.
-        """
-        options = DeleteOptions.parse(request, bodies.options_of(request))
-        entry = self._existing(target, resource)
+    async def delete(self, resource: Resource, target: Target, options: DeleteOptions) -> Deletion:
+        """DELETE of one object. Raises NotFound, Forbidden, Conflict for a precondition that
+        fails."""
+        entry = self._store.get(resource, target.namespace, target.name)
+        if entry is None:
+            raise refusals.not_found(resource, target.name)
         return await self.remove(resource, entry, options)
 
     async def delete_collection(
-        self, request: Request, resource: Resource, entries: Sequence[Entry]
-    ) -> list[Object]:
-        """Delete each of `entries`; returns them as they were."""
-        options = DeleteOptions.parse(request, bodies.options_of(request))
-        ListOptions.parse(request, resource=resource)
-        removed = []
+        self, resource: Resource, entries: Sequence[Entry], options: DeleteOptions
+    ) -> None:
+        """Delete each of `entries` that is still there."""
         for entry in entries:
             try:
                 await self.remove(resource, entry, options)
             except NotFound:
                 continue
-            removed.append(entry.parse())
-        return removed
 
-    async def remove(
-        self, resource: Resource, entry: Entry, options: DeleteOptions
-    ) -> Written | None:
-        """Delete one object by the rules of finalizers and grace periods."""
-        for attempt in range(CONFLICT_ATTEMPTS):
-            obj = entry.parse()
-            self._expect(resource, entry, revision=options.resource_version, uid=options.uid)
-            grace_s = _grace(resource, obj, options)
-            finalizers = _FINALIZERS.get(options.propagation, ())
-            marked = defaults.mark_deleted(
-                obj, now=self._now(), grace_period_s=grace_s, finalizers=finalizers
+    async def remove(self, resource: Resource, entry: Entry, options: DeleteOptions) -> Deletion:
+        """Delete one object by the rules of finalizers and grace periods (`deletion`), whatever
+        others write meanwhile. Raises NotFound when it is gone already, Forbidden, Conflict."""
+        if resource.gvr.group_resource == "namespaces" and entry.name in self._immortal:
+            raise Forbidden.of(
+                group="",
+                resource="namespaces",
+                name=entry.name,
+                why="this namespace may not be deleted",
             )
-            if resource.gvr.group_resource == "namespaces":
-                marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
-            lingers = bool(_held(marked)) or grace_s > 0
-            if options.dry_run:
-                return Written(_shown(marked)) if lingers else None
+        for attempt in range(CONFLICT_ATTEMPTS):
+            refusals.check_delete(resource, entry, options)
+            obj = entry.parse()
+            outcome = deletion.begin(resource, obj, options, now=self._now())
+            if options.dry_run or (not outcome.gone and outcome.obj == obj):
+                return outcome
             try:
-                if not lingers:
+                if outcome.gone:
                     await self._store.delete(
                         resource,
                         namespace=entry.namespace,
                         name=entry.name,
                         expected=entry.revision,
                     )
-                    return None
-                if defaults.is_unchanged(marked, obj):
-                    return Written(obj)
-                stored = await self._store.update(resource, marked, expected=entry.revision)
+                    return outcome
+                stored = await self._store.update(resource, outcome.obj, expected=entry.revision)
             except Conflict:
-                if options.resource_version or attempt == CONFLICT_ATTEMPTS - 1:
+                if attempt == CONFLICT_ATTEMPTS - 1:
                     raise
-                found = self._store.get(resource, entry.namespace, entry.name)
-                if found is None:
-                    return None
-                entry = found
+                present = self._store.get(resource, entry.namespace, entry.name)
+                if present is None:
+                    raise refusals.not_found(resource, entry.name) from None
+                entry = present
                 continue
-            return Written(stored.parse())
+            return deletion.Deletion(stored.parse(), gone=False)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     # -- shared
@@ -359,30 +410,7 @@ class Writer:
             media_type="application/yaml" if form == "yaml" else "application/json",
             validation=validation,
         )
-        return decoded.object, decoded.warnings
-
-    def _existing(self, target: Target, resource: Resource) -> Entry:
-        entry = self._store.get(resource, target.namespace, target.name)
-        if entry is None:
-            gvr = resource.gvr
-            raise NotFound.of(group=gvr.group, resource=gvr.resource, name=target.name)
-        return entry
-
-    def _expect(self, resource: Resource, entry: Entry, *, revision: str, uid: str) -> None:
-        """Raises Conflict unless the object is the one the caller means."""
-        gvr = resource.gvr
-        if uid and uid != entry.uid:
-            raise Conflict.of(
-                group=gvr.group,
-                resource=gvr.resource,
-                name=entry.name,
-                why=f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-                f"{entry.uid}",
-            )
-        if revision and parse_revision(revision) not in (0, entry.revision):
-            raise Conflict.of(
-                group=gvr.group, resource=gvr.resource, name=entry.name, why=MODIFIED_MEANWHILE
-            )
+        return decoded.object, tuple(decoded.warnings)
 
     async def _admit(
         self, resource: Resource, obj: Object, old: Object | None, user: UserInfo
@@ -392,30 +420,13 @@ class Writer:
         return obj
 
 
-_FINALIZERS = {"Orphan": ("orphan",), "Foreground": ("foregroundDeletion",)}
+def _is_marked(entry: Entry) -> bool:
+    metadata = entry.metadata
+    # an annotation may be called that as well
+    return b'"deletionTimestamp":' in metadata and "deletionTimestamp" in orjson.loads(metadata)
 
 
-def _held(obj: Object) -> bool:
-    """Whether finalizers keep the object: its own, and a Namespace's in its spec."""
-    if obj["metadata"].get("finalizers"):
-        return True
-    return obj.get("kind") == "Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
-
-
-def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
-    """Seconds a pod on a node has to end; anything else goes at once."""
-    if resource.gvr.group_resource != "pods":
-        return 0
-    spec = obj.get("spec") or {}
-    phase = (obj.get("status") or {}).get("phase")
-    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
-        return 0
-    if options.grace_period_s is not None:
-        return options.grace_period_s
-    return int(spec.get("terminationGracePeriodSeconds") or 0)
-
-
-def _shown(obj: Object) -> Object:
+def _unstored(obj: Object) -> Object:
     """What a dry run answers: the object as it would be stored, without a revision."""
     obj["metadata"].pop("resourceVersion", None)
     return obj

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 from fleet.apiserver import bodies
 from fleet.apiserver.kernel import Kernel
 from fleet.apiserver.kinds import Kinds
-from fleet.apiserver.writing import Writer
-from fleet.errors import AlreadyExists, MethodNotAllowed
+from fleet.apiserver.writing import IMMORTAL_NAMESPACES, Writer
+from fleet.errors import AlreadyExists, Cause, Invalid, MethodNotAllowed
 from fleet.kube import builtin, defaults
 from fleet.kube.resources import GroupVersionResource, Resource
 from fleet.kube.schema import document, group_versions, openapi_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from random import Random
 
     from fleet.apiserver.kinds import CustomKind
     from fleet.apiserver.writing import Admission
     from fleet.kube.paths import Target
-    from fleet.kube.wire import Request, Response
+    from fleet.kube.wire import Request, Response, UserInfo
     from fleet.store.objects import ObjectStore
 
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
@@ -71,7 +71,8 @@ REVIEWS = (
     GroupVersionResource("authorization.k8s.io", "v1", "selfsubjectrulesreviews"),
     GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews"),
 )
-FIRST_NAMESPACES = ("default", "fleet-system")
+SYSTEM_NAMESPACE = "fleet-system"
+FIRST_NAMESPACES = ("default", SYSTEM_NAMESPACE)
 # Pods and Services of the fleet run in members; their streams and bindings are not the store's.
 _SERVED_SUBRESOURCES = frozenset({"status", "scale", "finalize"})
 
@@ -122,6 +123,37 @@ class Reviews:
         return bodies.json_response(201, review)
 
 
+class NotAMembers:
+    """Refuses a fleet object whose name says that it is a member's: the merged view would take it
+    for one, and never show it."""
+
+    def __init__(self, members: Callable[[], Collection[str]]) -> None:
+        self._members = members
+
+    def named(self, resource: Resource, name: str) -> bool:
+        """Whether the name is that of a member's object, or of a part that lives in a member."""
+        return name.rpartition(".")[2] in self._members() if "." in name else False
+
+    async def admit(
+        self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, user: UserInfo
+    ) -> dict[str, Any]:
+        """Raises Invalid for a new cluster-scoped object that is named so."""
+        name = obj["metadata"]["name"]
+        if old is None and not resource.namespaced and self.named(resource, name):
+            member = name.rpartition(".")[2]
+            why = (
+                f'"{name}" names an object of member {member}: create it there (context fleet or '
+                f"{member}), or give it another name"
+            )
+            raise Invalid.of(
+                group=resource.gvr.group,
+                kind=resource.kind,
+                name=name,
+                causes=[Cause("FieldValueInvalid", f"Invalid value: {why}", "metadata.name")],
+            )
+        return obj
+
+
 class OwnOpenApi:
     """OpenAPI of the fleet's own kinds: the release's documents, and those of custom kinds."""
 
@@ -168,6 +200,7 @@ def build(
         random=rng,
         admission=admission,
         namespaces=next(row for row in rows if row.gvr == NAMESPACES),
+        immortal=(*IMMORTAL_NAMESPACES, SYSTEM_NAMESPACE),
     )
     return Kernel(
         store,
