@@ -18,6 +18,7 @@ import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -90,7 +91,9 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         await own.first_objects(store, now=_now(), uid=_uid, rng=rng)
         members = Members(
-            CredentialStore(state.members), adapters.kubernetes.connect, prepare=bind_admins
+            CredentialStore(state.members),
+            partial(adapters.kubernetes.connect, allow_exec=config.exec_plugins_allowed),
+            prepare=bind_admins,
         )
         await stack.enter_async_context(members)
         address = url_of(config.address, config.port)

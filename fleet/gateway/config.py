@@ -37,7 +37,16 @@ class Config:
     freshness_s: float = 1.0
     lease_s: float = 300.0
     shutdown_grace_s: float = 10.0
+    exec_plugins: bool | None = None
     log_level: str = "info"
+
+    @property
+    def exec_plugins_allowed(self) -> bool:
+        """Whether a kubeconfig that joins may name a program to run on this machine: unless said
+        otherwise, only while nobody beyond this machine can call."""
+        if self.exec_plugins is not None:
+            return self.exec_plugins
+        return self.address in ("localhost", "::1") or self.address.startswith("127.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,14 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(_text(item) for item in value)
 
 
+def _switch(value: Any) -> bool:
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower())
+    if not isinstance(value, bool):
+        raise ValueError("want true or false")
+    return value
+
+
 def _level(value: Any) -> str:
     if value not in LOG_LEVELS:
         raise ValueError(f"want one of {', '.join(LOG_LEVELS)}")
@@ -119,6 +136,7 @@ KEYS = (
     Key("freshnessSeconds", "freshness_s", _seconds(0.05)),
     Key("leaseSeconds", "lease_s", _seconds(5)),
     Key("shutdownGraceSeconds", "shutdown_grace_s", _seconds(0)),
+    Key("execPlugins", "exec_plugins", _switch),
     Key("logLevel", "log_level", _level),
 )
 _BY_NAME = {key.name: key for key in KEYS}

@@ -21,12 +21,11 @@ from fleet.errors import (
     MethodNotAllowed,
     NotFound,
     TransportError,
-    Unavailable,
 )
 from fleet.kube import paths
 from fleet.kube.wire import Request, Response
 from fleet.view import crossing, naming
-from fleet.view.forward import Call
+from fleet.view.forward import Call, unanswered
 from fleet.view.reads import Read
 
 if TYPE_CHECKING:
@@ -243,7 +242,7 @@ class MemberRoot:
         try:
             return await member.handler.handle(sent)
         except TransportError as error:
-            raise Unavailable.member(name, str(error)) from error
+            raise unanswered(name, request.method, error) from error
 
 
 def _details(target: Target) -> Details:

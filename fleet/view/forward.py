@@ -185,12 +185,7 @@ class Forwarder:
         try:
             return await member.handler.handle(sent)
         except TransportError as error:
-            if request.method in ("GET", "HEAD") or not error.sent:
-                raise Unavailable.member(member.name, str(error)) from error
-            raise ServerTimeout(
-                f"member {member.name} broke off before it answered ({error}): whether the change "
-                "was made is not known, look before you repeat it"
-            ) from error
+            raise unanswered(member.name, request.method, error) from error
 
     def _query(self, call: Call) -> tuple[tuple[str, str], ...]:
         query = call.request.query
@@ -277,6 +272,16 @@ class Forwarder:
             value["metadata"] = {"resourceVersion": str(revision)}
             return value
         return projector.project(value, revision=revision)
+
+
+def unanswered(member: str, method: str, error: TransportError) -> Unavailable | ServerTimeout:
+    """The error for a call that a member did not answer: what is known of its effect is said."""
+    if method in ("GET", "HEAD") or not error.sent:
+        return Unavailable.member(member, str(error))
+    return ServerTimeout(
+        f"member {member} broke off before it answered ({error}): whether the change was made is "
+        "not known, look before you repeat it"
+    )
 
 
 def _dry_run(request: Request, verb: str) -> bool:

@@ -58,7 +58,7 @@ def pod(number: int, *, prefix: str) -> dict[str, Any]:
                     },
                     "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}},
                 }
-                for name in ("app", "proxy")
+                for name in ("app",)
             ],
             "tolerations": [{"key": "dedicated", "operator": "Equal", "value": app}],
         },
@@ -89,7 +89,7 @@ def status(number: int) -> dict[str, Any]:
                 "containerID": f"containerd://{number:064x}",
                 "state": {"running": {"startedAt": at}},
             }
-            for name in ("app", "proxy")
+            for name in ("app",)
         ],
     }
 
