@@ -139,7 +139,9 @@ class NodeAccounts:
         if pod is None:
             return
         self._pods[key] = pod
-        used = self._used.setdefault(pod.node, {})
+        used = self._used.get(pod.node)
+        if used is None:
+            used = self._used[pod.node] = {}
         for name, value in pod.taken.items():
             used[name] = used.get(name, 0) + value
         if pod.shard is not None:

@@ -12,7 +12,7 @@ kind of pod; the same input in any order gives the same plan. Modes One and Spli
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fleet.scheduling import sentences
@@ -78,6 +78,8 @@ class Plan:
     shards: tuple[Shard, ...]
     verdicts: tuple[Verdict, ...]
     why_several: str = ""
+    note: str = ""
+    """What this generation changed in the one before."""
     currency: str = ""
     next_best: Verdict | None = None
     """The best single cluster besides, with the price of the whole workload there."""
@@ -167,7 +169,7 @@ def replace_shards(
                 now_s=now_s,
                 prices=prices,
                 waited_s=waited_s,
-                incumbents=frozenset(lost),
+                incumbents=frozenset(),
                 gap=gap,
                 kept=kept,
                 domain=plan.domain,
@@ -176,6 +178,11 @@ def replace_shards(
         if isinstance(decided, Refusal):
             return decided
         kept = decided.shards
+    if isinstance(decided, Plan) and missing:
+        several = plan.why_several if len(decided.shards) > 1 else ""
+        fresh = [each for each in decided.shards if each.generation == generation]
+        note = sentences.placed_anew(fresh)
+        decided = replace(decided, why_several=several, note=note)
     return decided
 
 
@@ -330,7 +337,7 @@ def _plan(question: _Question, candidates: Sequence[Candidate], answer: _Answer)
             role, question.wanted.count, [each for each, _ in answer.units], candidates
         )
         if len(shards) > 1 and whole
-        else sentences.why_again([shard.cluster for shard in added], question.wanted, whole=whole),
+        else "",
         currency=question.prices.currency,
         next_best=_next_best(question, candidates, used) if whole else None,
     )

@@ -181,6 +181,8 @@ def _planned(plan: Plan, before: Mapping[str, Any]) -> Object:
     }
     if plan.domain:
         found["plane"] = plan.domain
+    if plan.note:
+        found["message"] = plan.note
     if plan.why_several:
         found["whySeveral"] = plan.why_several
     return found

@@ -8,7 +8,7 @@ KEP-2837 for requests of the whole pod). `capacity` sets these amounts against n
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.kube.quantity import Format, Quantity
 
@@ -33,7 +33,9 @@ def amount(name: str, text: str) -> int:
 
 def amounts(resources: Mapping[str, Any] | None) -> Amounts:
     """A ResourceList in smallest units."""
-    return {name: amount(name, str(text)) for name, text in (resources or {}).items()}
+    if not resources:
+        return {}
+    return {name: amount(name, str(text)) for name, text in resources.items()}
 
 
 def quantity_text(name: str, value: int) -> str:
@@ -55,64 +57,93 @@ def pod_request(pod: Object) -> Amounts:
     `pod` is a Pod or a pod template; a status, where there is one, counts for resizes.
     """
     spec: Object = pod.get("spec") or {}
-    running = _running(pod)
+    resized = _resized(pod, spec)
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        _add(total, _container(container, running))
+        taken = _container(container, resized)
+        if total:
+            _add(total, taken)
+        else:
+            total = taken
+    if initial := spec.get("initContainers"):
+        _start(total, initial, resized)
+    if whole := (spec.get("resources") or {}).get("requests"):
+        for name, text in whole.items():
+            if name in _WHOLE_POD or name.startswith("hugepages-"):
+                total[name] = amount(name, str(text))
+    if overhead := spec.get("overhead"):
+        _add(total, amounts(overhead))
+    total[PODS] = 1
+    return total
+
+
+def _start(total: Amounts, initial: Iterable[Object], resized: Mapping[str, Resize]) -> None:
+    """Add sidecars to `total`, and raise it to what the pod needs while it starts."""
     sidecars: Amounts = {}
     starting: Amounts = {}
-    for container in spec.get("initContainers") or ():
-        taken = _container(container, running)
+    for container in initial:
+        taken = _container(container, resized)
         if container.get("restartPolicy") == "Always":
             _add(total, taken)
             _add(sidecars, taken)
             _raise(starting, sidecars)
         else:
-            _add(taken := dict(taken), sidecars)
+            _add(taken, sidecars)
             _raise(starting, taken)
     _raise(total, starting)
-    whole = (spec.get("resources") or {}).get("requests") or {}
-    for name, text in whole.items():
-        if name in _WHOLE_POD or name.startswith("hugepages-"):
-            total[name] = amount(name, str(text))
-    _add(total, amounts(spec.get("overhead")))
-    total[PODS] = 1
-    return total
 
 
-def _container(container: Object, running: Mapping[str, Object]) -> Amounts:
+class Resize(NamedTuple):
+    """What a running container has, where that is not what it asks for."""
+
+    actual: Amounts
+    allocated: Amounts
+    infeasible: bool
+
+
+def _container(container: Object, resized: Mapping[str, Resize]) -> Amounts:
     resources = container.get("resources") or {}
     asked = amounts(resources.get("requests"))
     # What has a limit only requests that much; API servers write it down so, templates may not.
     for name, text in (resources.get("limits") or {}).items():
-        asked.setdefault(name, amount(name, str(text)))
-    status = running.get(str(container.get("name")))
-    if status is None or not status.get("resources"):
+        if name not in asked:
+            asked[name] = amount(name, str(text))
+    resize = resized.get(container.get("name", "")) if resized else None
+    if resize is None:
         return asked
-    actual = amounts((status.get("resources") or {}).get("requests"))
-    allocated = amounts(status.get("allocatedResources"))
-    taken = dict(actual) if status["infeasible"] else asked
-    if not status["infeasible"]:
-        _raise(taken, actual)
-    _raise(taken, allocated)
+    taken = dict(resize.actual) if resize.infeasible else asked
+    _raise(taken, resize.actual)
+    _raise(taken, resize.allocated)
     return taken
 
 
-def _running(pod: Object) -> dict[str, Object]:
-    """Statuses of containers that say what they really have, by name."""
+def _resized(pod: Object, spec: Object) -> dict[str, Resize]:
+    """The containers whose status says something else than their spec, by name."""
     status: Object = pod.get("status") or {}
-    if not status:
-        return {}
-    infeasible = any(
+    found: dict[str, Resize] = {}
+    for kind in ("containers", "initContainers"):
+        statuses = status.get(f"{kind[:-1]}Statuses")
+        if not statuses:
+            continue
+        asked = {
+            each.get("name"): (each.get("resources") or {}).get("requests")
+            for each in spec.get(kind) or ()
+        }
+        for each in statuses:
+            actual = (each.get("resources") or {}).get("requests")
+            allocated = each.get("allocatedResources")
+            mine = asked.get(each.get("name"))
+            if each.get("resources") and (actual != mine or (allocated or mine) != mine):
+                infeasible = _infeasible(status)
+                found[each["name"]] = Resize(amounts(actual), amounts(allocated), infeasible)
+    return found
+
+
+def _infeasible(status: Object) -> bool:
+    return any(
         condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
         for condition in status.get("conditions") or ()
     )
-    return {
-        each["name"]: {**each, "infeasible": infeasible}
-        for kind in ("containerStatuses", "initContainerStatuses")
-        for each in status.get(kind) or ()
-        if each.get("resources")
-    }
 
 
 def _add(total: Amounts, more: Mapping[str, int]) -> None:

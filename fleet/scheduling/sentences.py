@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from fleet.scheduling.clusters import Candidate
     from fleet.scheduling.demand import Role
     from fleet.scheduling.numbering import Interval
+    from fleet.scheduling.placement import Shard
     from policies.scalars import Rate
 
-NEVER: Final = "no present member could ever hold it, not even empty"
+NEVER: Final = "it would not fit even if nothing else ran"
 _LISTED: Final = 3
 
 
@@ -46,11 +47,10 @@ def why_several(
     return f"no single member{of} had {pods} free ({_frees(peers)})"
 
 
-def why_again(clusters: Sequence[str], gap: Interval, *, whole: bool) -> str:
-    """What a re-plan did; "" for a first plan in one cluster."""
-    if whole:
-        return ""
-    return f"{ranks([gap])} placed anew in {', '.join(sorted(clusters))}, all others stay"
+def placed_anew(shards: Sequence[Shard]) -> str:
+    """What a re-plan did."""
+    moved = ", ".join(f"{ranks(shard.intervals)} in {shard.cluster}" for shard in shards)
+    return f"placed anew: {moved}; all others stay"
 
 
 def unused(
