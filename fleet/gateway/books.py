@@ -1,0 +1,134 @@
+"""What placement looks at: every member's free capacity, kept from the merged Pods and Nodes.
+
+The books follow the merged collections, so they cost what changes and not what is there, and they
+are as fresh as the members' watches are. Cluster objects, prices, policies and priority classes are
+read from the fleet's own store when asked for. `fleet.scheduling` decides over what `clusters`
+gives; who asks is the planner of `fleet.dispatch`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fleet.errors import Invalid
+from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.accounts import NodeAccounts
+from fleet.scheduling.clusters import Cluster, cluster_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleet.kube.resources import Resource
+    from fleet.scheduling.capacity import Capacity
+    from fleet.store.collection import Event
+    from fleet.store.objects import ObjectStore
+    from fleet.view.world import World
+
+NODES = GroupVersionResource("", "v1", "nodes")
+PODS = GroupVersionResource("", "v1", "pods")
+
+Object = dict[str, Any]
+
+
+class Books:
+    """Free capacity by member. `begin` before use; one event loop owns it."""
+
+    def __init__(
+        self,
+        *,
+        world: World,
+        store: ObjectStore,
+        clusters: Resource,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clusters` is the resource of the Cluster objects; `clock` that of the watches."""
+        self._world = world
+        self._store = store
+        self._clusters = clusters
+        self._clock = clock
+        self._accounts: dict[str, NodeAccounts] = {}
+        self._block_labels: dict[str, str] = {}
+
+    def begin(self) -> Callable[[], None]:
+        """Open the books and follow the changes; returns what ends that."""
+        ends = []
+        for gvr, change in ((NODES, self._node), (PODS, self._pod)):
+            merged = self._world.merged(gvr)
+            if merged is None:
+                raise LookupError(f"nobody serves {gvr}, not even the fleet")
+            for entry in merged.collection.snapshot().entries():
+                change(entry.member, entry.parse(), deleted=False)
+            ends.append(merged.collection.follow(_follower(change)))
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    def clusters(self) -> list[Cluster]:
+        """Every member that has a Cluster object, with what it has free now.
+
+        The capacity of a member whose Nodes or Pods were never seen is None: unknown.
+        """
+        found = []
+        for entry in self._store.collection(self._clusters).snapshot().entries():
+            if entry.name not in self._world.members:
+                continue
+            obj = entry.parse()
+            self._divide(entry.name, obj)
+            try:
+                found.append(cluster_of(obj, self._capacity(entry.name)))
+            except Invalid:
+                continue  # refused at the write; an older form in the store is no cluster to use
+        return found
+
+    def _divide(self, member: str, cluster: Object) -> None:
+        """Keep the member's accounts by the blocks that its Cluster object names."""
+        label = ((cluster.get("spec") or {}).get("blocks") or {}).get("nodeLabel") or ""
+        if self._block_labels.get(member, "") == label:
+            return
+        self._block_labels[member] = label
+        self._accounts.pop(member, None)
+        for gvr, change in ((NODES, self._node), (PODS, self._pod)):
+            merged = self._world.running(gvr)
+            for entry in merged.collection.snapshot().entries() if merged is not None else ():
+                if entry.member == member:
+                    change(member, entry.parse(), deleted=False)
+
+    def _capacity(self, member: str) -> Capacity | None:
+        seen_s = []
+        for gvr in (NODES, PODS):
+            merged = self._world.running(gvr)
+            source = merged.sources.get(member) if merged is not None else None
+            if source is None or not source.watching.synced.is_set():
+                return None
+            seen_s.append(
+                source.watching.last_contact_s if source.watching.failure else self._clock()
+            )
+        accounts = self._accounts.get(member)
+        return None if accounts is None else accounts.capacity(min(seen_s))
+
+    def _node(self, member: str, obj: Object, *, deleted: bool) -> None:
+        if member:
+            accounts = self._of(member)
+            accounts.remove_node(obj) if deleted else accounts.upsert_node(obj)
+
+    def _pod(self, member: str, obj: Object, *, deleted: bool) -> None:
+        if member:
+            accounts = self._of(member)
+            accounts.remove_pod(obj) if deleted else accounts.upsert_pod(obj)
+
+    def _of(self, member: str) -> NodeAccounts:
+        found = self._accounts.get(member)
+        if found is None:
+            label = self._block_labels.get(member, "")
+            found = self._accounts[member] = NodeAccounts(block_label=label)
+        return found
+
+
+def _follower(change: Callable[..., None]) -> Callable[[Event], None]:
+    def follow(event: Event) -> None:
+        change(event.entry.member, event.entry.parse(), deleted=event.deleted)
+
+    return follow
