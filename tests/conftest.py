@@ -19,7 +19,7 @@ import ssl
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -31,10 +31,10 @@ from fleet.errors import TestbedError
 from fleet.testbed import processes
 from fleet.testbed.binaries import PROGRAMS, binary, find, program
 from fleet.testbed.leash import Leash
-from fleet.testbed.local import LocalCluster
+from fleet.testbed.local import API_ONLY, LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
 _STARTING_S = 180
@@ -167,6 +167,112 @@ class Answer(NamedTuple):
     def json(self) -> Any:
         return json.loads(self.body)
 
+    @property
+    def warnings(self) -> list[str]:
+        return self.headers.get_all("Warning", [])
+
+
+class Door:
+    """HTTP to one API as its admin, one request at a time on one connection."""
+
+    def __init__(self, url: str, context: ssl.SSLContext, *, timeout_s: float = 30) -> None:
+        self._at = urlsplit(url)
+        self._context = context
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """A body that is no bytes is sent as JSON."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            headers = {"Content-Type": "application/json"} | (headers or {})
+        if self._connection is None:
+            self._connection = self._connect()
+        try:
+            self._connection.request(method, path, body=body, headers=headers or {})
+            answer = self._connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, path: str, *, headers: dict[str, str] | None = None) -> Any:
+        """The JSON that a GET answers with 200."""
+        return self._good(self.request("GET", path, headers=headers), path)
+
+    def post(self, path: str, body: Any) -> Any:
+        return self._good(self.request("POST", path, body), path)
+
+    def put(self, path: str, body: Any) -> Any:
+        return self._good(self.request("PUT", path, body), path)
+
+    def patch(self, path: str, body: Any, *, kind: str = "merge") -> Any:
+        headers = {"Content-Type": f"application/{kind}-patch+json"}
+        return self._good(self.request("PATCH", path, body, headers=headers), path)
+
+    def delete(self, path: str) -> Any:
+        return self._good(self.request("DELETE", path), path)
+
+    @contextmanager
+    def watch(self, path: str, *, headers: dict[str, str] | None = None) -> Iterator[Watch]:
+        """An open watch; `path` says everything but `watch=true`."""
+        connection = self._connect()
+        try:
+            together = f"{path}{'&' if '?' in path else '?'}watch=true"
+            connection.request("GET", together, headers=headers or {})
+            answer = connection.getresponse()
+            assert answer.status == 200, (path, answer.status, answer.read())
+            yield Watch(connection, answer)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(
+            self._at.hostname or "", self._at.port, context=self._context, timeout=self._timeout_s
+        )
+
+    @staticmethod
+    def _good(answer: Answer, path: str) -> Any:
+        assert answer.status < 300, (path, answer.status, answer.body[:2000])
+        return answer.json
+
+
+class Watch:
+    """The events of an open watch."""
+
+    def __init__(
+        self, connection: http.client.HTTPSConnection, answer: http.client.HTTPResponse
+    ) -> None:
+        self.headers = answer.headers
+        self._connection = connection
+        self._answer = answer
+
+    def event(self, *, within_s: float = 20) -> dict[str, Any] | None:
+        """The next one, None at the watch's end; TimeoutError when nothing comes."""
+        assert self._connection.sock is not None
+        self._connection.sock.settimeout(within_s)
+        line = self._answer.readline()
+        return json.loads(line) if line else None
+
+    def until(
+        self, last: Callable[[dict[str, Any]], bool], *, within_s: float = 20
+    ) -> list[dict[str, Any]]:
+        """The events up to the first for which `last` holds, that one included."""
+        events = []
+        deadline = time.monotonic() + within_s
+        while not events or not last(events[-1]):
+            event = self.event(within_s=max(0.001, deadline - time.monotonic()))
+            assert event is not None, f"the watch ended after {events}"
+            events.append(event)
+        return events
+
 
 class Gateway:
     """A gateway that runs: a `fleet run` of its own, on a free port."""
@@ -178,6 +284,7 @@ class Gateway:
         self._run = root / "run"
         self._process: processes.Process | None = None
         self._leash: Leash | None = None
+        self._doors: list[Door] = []
 
     def start(self, *, port: int = 0) -> None:
         """Returns once it serves."""
@@ -200,6 +307,8 @@ class Gateway:
     def stop(self) -> int:
         """Asks it to end, waits for that and returns the exit code."""
         assert self._process is not None and self._leash is not None
+        for door in self._doors:
+            door.close()
         self._process.send(signal.SIGTERM)
         deadline = time.monotonic() + _GATEWAY_STOPS_S
         pid, status = 0, 0
@@ -223,8 +332,8 @@ class Gateway:
     def url(self) -> str:
         return str(self._entry("clusters", "fleet")["server"])
 
-    def ssl_context(self) -> ssl.SSLContext:
-        """TLS as the gateway's admin."""
+    def door(self, *, timeout_s: float = 30) -> Door:
+        """A connection of its own, as its admin; closed with the gateway at the latest."""
         user = self._entry("users", None)
         authority = base64.b64decode(self._entry("clusters", "fleet")["certificate-authority-data"])
         context = ssl.create_default_context(cadata=authority.decode())
@@ -234,47 +343,17 @@ class Gateway:
             + base64.b64decode(user["client-key-data"])
         )
         context.load_cert_chain(pair)
-        return context
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        headers: dict[str, str] | None = None,
-        timeout_s: float = 30,
-    ) -> Answer:
-        """One request on a connection of its own; a body that is no bytes is sent as JSON."""
-        at = urlsplit(self.url)
-        connection = http.client.HTTPSConnection(
-            at.hostname or "", at.port, context=self.ssl_context(), timeout=timeout_s
-        )
-        sent = dict(headers or {})
-        if body is not None and not isinstance(body, bytes):
-            body = json.dumps(body).encode()
-            sent.setdefault("Content-Type", "application/json")
-        try:
-            connection.request(method, path, body=body, headers=sent)
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
-        finally:
-            connection.close()
-
-    def get(self, path: str, **kwargs: Any) -> Any:
-        """The JSON that a GET answers with 200."""
-        answer = self.request("GET", path, **kwargs)
-        assert answer.status == 200, (path, answer.status, answer.body[:2000])
-        return answer.json
+        self._doors.append(Door(self.url, context, timeout_s=timeout_s))
+        return self._doors[-1]
 
     def join(self, name: str, member: LocalCluster) -> None:
         body = {"name": name, "kubeconfig": member.kubeconfig.read_text()}
-        answer = self.request("POST", "/fleet/join", body)
-        assert answer.status == 200, answer.body
+        with closing(self.door()) as door:
+            door.post("/fleet/join", body)
 
     def leave(self, name: str) -> None:
-        answer = self.request("POST", "/fleet/leave", {"name": name})
-        assert answer.status == 200, answer.body
+        with closing(self.door()) as door:
+            door.post("/fleet/leave", {"name": name})
 
     # -- inside
 
@@ -283,7 +362,8 @@ class Gateway:
 
     def _ready(self) -> bool:
         try:
-            return self.request("GET", "/readyz").status == 200
+            with closing(self.door()) as door:
+                return door.request("GET", "/readyz").status == 200
         except OSError:
             return False
 
@@ -321,6 +401,43 @@ def start_gateway(tmp_path_factory: pytest.TempPathFactory) -> StartGateway:
             assert not gateway.faults()
 
     return start
+
+
+@pytest.fixture(scope="session")
+def bare_members(
+    binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+    """Two API servers without controllers, for tests that stop them. Leave them running."""
+    pair = (
+        LocalCluster("one", root=tmp_path_factory.mktemp("one"), components=API_ONLY, network=30),
+        LocalCluster("two", root=tmp_path_factory.mktemp("two"), components=API_ONLY, network=31),
+    )
+
+    async def start() -> None:
+        async with asyncio.TaskGroup() as group:
+            for member in pair:
+                group.create_task(member.start())
+
+    async def stop() -> None:
+        for member in pair:
+            await member.stop()
+
+    try:
+        asyncio.run(start())
+        yield pair
+    finally:
+        asyncio.run(stop())
+
+
+@pytest.fixture(scope="session")
+def door_to() -> Iterator[Callable[[LocalCluster], Door]]:
+    """HTTP to a member itself: `door_to(cluster).get("/api/v1/pods")`."""
+    with ExitStack() as stack:
+
+        def door(member: LocalCluster) -> Door:
+            return stack.enter_context(closing(Door(member.server, member.ssl_context())))
+
+        yield door
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import orjson
 from fleet.apiserver import bodies
 from fleet.errors import MemberStatus, NotFound, ServerTimeout, TransportError, Unavailable
 from fleet.kube.paths import path_of
+from fleet.kube.revision import Revision
 from fleet.kube.wire import Request, Response
 from fleet.members.calls import body_of
 from fleet.view import crossing
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
-    from fleet.kube.revision import Revision
     from fleet.store.entry import Entry
     from fleet.view.intake import Intake
     from fleet.view.projection import Projector
@@ -84,7 +84,7 @@ class Forwarder:
         body, content_type = self._body(call, projector)
         answer = await self._send(call, body=body, content_type=content_type)
         value = await self._value(call, projector, answer)
-        kept = self._take_in(call, projector, value)
+        kept = await self._take_in(call, value)
         if isinstance(value, dict):
             self._project(call, projector, value, kept)
         return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(value), answer.warnings)
@@ -243,7 +243,7 @@ class Forwarder:
         source = merged.sources.get(call.member.name) if merged is not None else None
         return source.intake if source is not None else None
 
-    def _take_in(self, call: Call, projector: Projector, value: dict[str, Any]) -> Entry | None:
+    async def _take_in(self, call: Call, value: dict[str, Any]) -> Entry | None:
         """Make what the write did visible; returns the object's entry, if it is kept."""
         target = call.target
         intake = self._intake(call)
@@ -252,17 +252,16 @@ class Forwarder:
         if target.verb == "delete" and not target.subresource and _is_gone(value):
             details = value.get("details") or {}
             uid = (value.get("metadata") or {}).get("uid") or details.get("uid") or ""
-            intake.gone(target.namespace, target.name, uid=uid)
+            await intake.gone(target.namespace, target.name, uid=uid)
             return None
         if value.get("kind") != call.resource.kind or "metadata" not in value:
             return None
-        intake.written(orjson.loads(orjson.dumps(value)))
-        return intake.present(value)
+        return await intake.written(orjson.loads(orjson.dumps(value)))
 
     def _project(
         self, call: Call, projector: Projector, value: dict[str, Any], kept: Entry | None
     ) -> dict[str, Any]:
-        revision = kept.revision if kept is not None else self._world.sequencer.current
+        revision = self._revision_at(value, kept)
         kind = value.get("kind")
         if kind == "Status":
             return projector.project_status(value)
@@ -272,6 +271,16 @@ class Forwarder:
             value["metadata"] = {"resourceVersion": str(revision)}
             return value
         return projector.project(value, revision=revision)
+
+    def _revision_at(self, value: Mapping[str, Any], kept: Entry | None) -> Revision:
+        """The fleet revision of an answer. Where the member has gone on since, it is one at which
+        the object was not yet what it is: as a precondition it must not stand for the newer."""
+        if kept is None:
+            return self._world.sequencer.current
+        told = (value.get("metadata") or {}).get("resourceVersion")
+        if told == str(kept.member_revision):
+            return kept.revision
+        return Revision(kept.revision - 1)
 
 
 def unanswered(member: str, method: str, error: TransportError) -> Unavailable | ServerTimeout:

@@ -8,6 +8,7 @@ the watch then tells is recognised by the member's own revision.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from cachetools import TTLCache
@@ -57,14 +58,8 @@ class Intake:
             key = self._projector.key(obj)
             seen.add(key)
             self._removed.pop(key, None)
-            present = self._mine(key)
-            listed = _revision_of(obj)
-            if (
-                present is None
-                or present.member_revision < listed
-                or (put_back and present.member_revision != listed)
-            ):
-                self._sequencer.submit(_Put(self, obj))
+            if self._is_news(key, _revision_of(obj), put_back=put_back):
+                self._sequencer.submit(_Put(self, obj, put_back=put_back))
             if number % PORTION == PORTION - 1:
                 yield
         self._forget_all_but(seen, upto=None if put_back else revision)
@@ -79,8 +74,7 @@ class Intake:
             if removed == obj["metadata"].get("uid"):
                 return  # an echo of what was before the removal
             del self._removed[key]
-        present = self._mine(key)
-        if present is None or present.member_revision < revision:
+        if self._is_news(key, revision):
             self._sequencer.submit(_Put(self, obj))
 
     def remove(self, obj: dict[str, Any]) -> None:
@@ -88,29 +82,23 @@ class Intake:
         self.revision = max(self.revision, revision)
         key = self._projector.key(obj)
         self._removed.pop(key, None)
-        present = self._mine(key)
-        if present is not None and present.member_revision <= revision:
-            self._sequencer.submit(_Remove(self, key, obj))
+        self._sequencer.submit(_Remove(self, key, obj, upto=revision))
 
     def progress(self, revision: int) -> None:
         self.revision = max(self.revision, revision)
 
     # -- what the gateway itself did
 
-    def written(self, obj: dict[str, Any]) -> None:
-        """The object as the member answered a write; visible at once."""
+    async def written(self, obj: dict[str, Any]) -> Entry | None:
+        """The object as the member answered a write; returns its entry once it is visible."""
         key = self._projector.key(obj)
-        present = self._mine(key)
-        revision = _revision_of(obj)
-        if present is None or present.member_revision < revision:
-            self._sequencer.submit(_Put(self, obj))
+        if self._is_news(key, _revision_of(obj)):
+            await self._applied(_Put(self, obj))
+        return self._mine(key)
 
-    def present(self, obj: dict[str, Any]) -> Entry | None:
-        """The entry of a member's object, given as the member has it."""
-        return self._mine(self._projector.key(obj))
-
-    def gone(self, namespace: str, name: str, *, uid: str) -> None:
-        """The member confirmed that the object with this projected key is removed."""
+    async def gone(self, namespace: str, name: str, *, uid: str) -> None:
+        """The member confirmed that the object with this projected key is removed; returns when
+        nobody sees it any more."""
         present = self._mine((namespace, name))
         if present is None:
             return
@@ -118,7 +106,21 @@ class Intake:
         if uid and present_uid != uid:
             return
         self._removed[(namespace, name)] = present_uid
-        self._sequencer.submit(_Remove(self, present.key, None))
+        await self._applied(_Remove(self, present.key, None, uid=present_uid))
+
+    async def _applied(self, change: Callable[[Revision], None]) -> None:
+        """Have a change numbered and applied, be it behind a write that the store makes durable."""
+        done = asyncio.get_running_loop().create_future()
+
+        def apply(revision: Revision) -> None:
+            try:
+                change(revision)
+            finally:
+                if not done.done():
+                    done.set_result(None)
+
+        self._sequencer.submit(apply)
+        await done
 
     def forget(self) -> None:
         """The member left: everything of it is deleted from the merged collection."""
@@ -131,33 +133,22 @@ class Intake:
         entry = self._collection.get(*key)
         return entry if entry is not None and entry.member == self.member else None
 
+    def _is_news(self, key: tuple[str, str], revision: int, *, put_back: bool = False) -> bool:
+        present = self._mine(key)
+        if present is None or present.member_revision < revision:
+            return True
+        return put_back and present.member_revision != revision
+
     def _forget_all_but(self, kept: set[tuple[str, str]], *, upto: int | None) -> None:
         """Delete the member's objects not in `kept` and, with `upto`, not changed after it."""
         member = self.member
         gone = [
             entry.key
             for entry in self._collection.snapshot().entries()
-            if entry.member == member
-            and entry.key not in kept
-            and (upto is None or entry.member_revision <= upto)
+            if entry.member == member and entry.key not in kept
         ]
         for key in gone:
-            self._sequencer.submit(_Remove(self, key, None))
-
-    def _put(self, obj: dict[str, Any], revision: Revision) -> None:
-        self._collection.put(self._entry(obj, revision))
-
-    def _take_out(
-        self, key: tuple[str, str], last: dict[str, Any] | None, revision: Revision
-    ) -> None:
-        present = self._mine(key)
-        if present is None:
-            return
-        if last is not None:
-            final = self._entry(last, revision)
-        else:
-            final = present.restated(revision)
-        self._collection.remove(final)
+            self._sequencer.submit(_Remove(self, key, None, upto=upto))
 
     def _entry(self, obj: dict[str, Any], revision: Revision) -> Entry:
         member_revision = _revision_of(obj)
@@ -172,30 +163,57 @@ class Intake:
 
 
 class _Put:
-    """A put waiting for its number."""
+    """A put waiting for its number. What was news when it was told may be none by then."""
 
-    __slots__ = ("_intake", "_obj")
+    __slots__ = ("_intake", "_obj", "_put_back")
 
-    def __init__(self, intake: Intake, obj: dict[str, Any]) -> None:
+    def __init__(self, intake: Intake, obj: dict[str, Any], *, put_back: bool = False) -> None:
         self._intake = intake
         self._obj = obj
+        self._put_back = put_back
 
     def __call__(self, revision: Revision) -> None:
-        self._intake._put(self._obj, revision)
+        intake = self._intake
+        key = intake._projector.key(self._obj)
+        if intake._is_news(key, _revision_of(self._obj), put_back=self._put_back):
+            intake._collection.put(intake._entry(self._obj, revision))
 
 
 class _Remove:
-    """A removal waiting for its number; `last` is the final state, if the member told it."""
+    """A removal waiting for its number; `last` is the final state, if the member told it.
 
-    __slots__ = ("_intake", "_key", "_last")
+    It is of the object as it was up to the member's revision `upto`, or of the one with `uid`.
+    """
 
-    def __init__(self, intake: Intake, key: tuple[str, str], last: dict[str, Any] | None) -> None:
+    __slots__ = ("_intake", "_key", "_last", "_uid", "_upto")
+
+    def __init__(
+        self,
+        intake: Intake,
+        key: tuple[str, str],
+        last: dict[str, Any] | None,
+        *,
+        upto: int | None = None,
+        uid: str = "",
+    ) -> None:
         self._intake = intake
         self._key = key
         self._last = last
+        self._upto = upto
+        self._uid = uid
 
     def __call__(self, revision: Revision) -> None:
-        self._intake._take_out(self._key, self._last, revision)
+        intake = self._intake
+        present = intake._mine(self._key)
+        if present is None or (self._upto is not None and present.member_revision > self._upto):
+            return
+        if self._uid and present.uid != self._uid:
+            return
+        if self._last is not None:
+            final = intake._entry(self._last, revision)
+        else:
+            final = present.restated(revision)
+        intake._collection.remove(final)
 
 
 def _revision_of(obj: dict[str, Any]) -> int:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet.testbed.local import API_ONLY, LocalCluster
-
 kubernetes = pytest.importorskip("kubernetes")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+
+    from fleet.testbed.local import LocalCluster
 
 pytestmark = pytest.mark.controlplane
 
@@ -30,28 +29,9 @@ LABEL = "suite=python"
 
 @pytest.fixture(scope="module")
 def members(
-    binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    """Two API servers without controllers."""
-    pair = (
-        LocalCluster("one", root=tmp_path_factory.mktemp("one"), components=API_ONLY, network=30),
-        LocalCluster("two", root=tmp_path_factory.mktemp("two"), components=API_ONLY, network=31),
-    )
-
-    async def start() -> None:
-        async with asyncio.TaskGroup() as group:
-            for member in pair:
-                group.create_task(member.start())
-
-    async def stop() -> None:
-        for member in pair:
-            await member.stop()
-
-    try:
-        asyncio.run(start())
-        yield pair
-    finally:
-        asyncio.run(stop())
+    bare_members: tuple[LocalCluster, LocalCluster],
+) -> tuple[LocalCluster, LocalCluster]:
+    return bare_members
 
 
 @pytest.fixture(scope="module")
