@@ -10,7 +10,7 @@ from typing import Literal
 
 from policies.base import REQUIRED, Items, Model, by_key, setting
 from policies.parts import Condition
-from policies.scalars import Amount, Quantity, Time
+from policies.scalars import Amount, Duration, Quantity, Time
 
 Phase = Literal[
     "Queued",
@@ -27,6 +27,7 @@ ShardState = Literal[
     "Planned", "Holding", "Held", "Committed", "Running", "Succeeded", "Failed", "Evicted", "Lost"
 ]
 Verdict = Literal["Used", "Unused", "Refused"]
+Fencing = Literal["Confirmed", "Pod", "Controller"]
 
 
 class WorkloadReference(Model):
@@ -92,6 +93,18 @@ class Shard(Model):
     lost_at: Time | None = setting(None, "When its cluster was last heard of.")
 
 
+class Debt(Model):
+    """A shard that is to be gone from its cluster, and is not known to be."""
+
+    cluster: str = setting(REQUIRED, "Name of the cluster.")
+    shard: str = setting(REQUIRED, "Name of the shard's object there.")
+    generation: int = setting(0, "The generation of the plan that put it there.")
+    reason: str = setting("", "One word for programs: why it has to go.")
+    fenced_at: Time | None = setting(
+        None, "From when on it is ended there by its own lease; absent: only once seen gone."
+    )
+
+
 class ClusterVerdict(Model):
     """Why a cluster was taken or not."""
 
@@ -126,6 +139,7 @@ class PlacementStatus(Model):
 
     generation: int = setting(0, "Counts the plans; a commit names the one it means.")
     phase: Phase = setting("Queued", "How far it is.")
+    phase_since: Time | None = setting(None, "Since when it is that far.")
     message: str = setting("", "Why it is there, or what it waits for.")
     mode: str = setting("", "Whether it is in one cluster or split.")
     plane: str = setting("", "The network that connects its clusters.")
@@ -136,6 +150,16 @@ class PlacementStatus(Model):
     )
     shards: Items[Shard] = setting(
         (), "Its parts, by cluster.", json_schema_extra=by_key("cluster")
+    )
+    owed: Items[Debt] = setting(
+        (),
+        "Shards that are to be gone and are not known to be.",
+        json_schema_extra=by_key("cluster", "shard"),
+    )
+    lease: Duration = setting("5m", "How long a shard runs on without hearing from the fleet.")
+    fencing: Fencing = setting("Controller", "What must have ended a lost shard.")
+    failures: int = setting(
+        0, "Failed pods of shards that are gone; they count against the restart budget."
     )
     clusters: Items[ClusterVerdict] = setting(
         (),
