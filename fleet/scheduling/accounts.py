@@ -133,17 +133,18 @@ class NodeAccounts:
             return None
         over = (obj.get("status") or {}).get("phase") in _OVER
         shard = self._shard((obj.get("metadata") or {}).get("labels") or {})
-        return _Pod(node, {} if over else pod_request(obj), shard)
+        return _Pod(node, {} if over else _without_zeros(pod_request(obj)), shard)
 
     def _enter(self, key: tuple[str, str], pod: _Pod | None) -> None:
         if pod is None:
             return
         self._pods[key] = pod
-        used = self._used.get(pod.node)
-        if used is None:
-            used = self._used[pod.node] = {}
-        for name, value in pod.taken.items():
-            used[name] = used.get(name, 0) + value
+        if pod.taken:
+            used = self._used.get(pod.node)
+            if used is None:
+                used = self._used[pod.node] = {}
+            for name, value in pod.taken.items():
+                used[name] = used.get(name, 0) + value
         if pod.shard is not None:
             self._seen[pod.shard] = self._seen.get(pod.shard, 0) + 1
         self._forget(pod.node)
@@ -152,13 +153,14 @@ class NodeAccounts:
         pod = self._pods.pop(key, None)
         if pod is None:
             return
-        used = self._used[pod.node]
-        for name, value in pod.taken.items():
-            used[name] -= value
-            if not used[name]:
-                del used[name]
-        if not used:
-            del self._used[pod.node]
+        if pod.taken:
+            used = self._used[pod.node]
+            for name, value in pod.taken.items():
+                used[name] -= value
+                if not used[name]:
+                    del used[name]
+            if not used:
+                del self._used[pod.node]
         if pod.shard is not None:
             self._seen[pod.shard] -= 1
             if not self._seen[pod.shard]:
@@ -174,6 +176,10 @@ def capacity_of(
     accounts.replace_nodes(nodes)
     accounts.replace_pods(pods)
     return accounts.capacity(as_of_s)
+
+
+def _without_zeros(taken: Amounts) -> Amounts:
+    return {name: value for name, value in taken.items() if value} if 0 in taken.values() else taken
 
 
 def _name(obj: Object) -> str:
