@@ -43,7 +43,10 @@ class Build:
         if unschedulable:
             spec["unschedulable"] = True
         return {
-            "metadata": {"name": name, "labels": {"fleet.dev/accelerator": "h200", **(labels or {})}},
+            "metadata": {
+                "name": name,
+                "labels": {"fleet.dev/accelerator": "h200", **(labels or {})},
+            },
             "spec": spec,
             "status": {"allocatable": allocatable, "conditions": conditions},
         }
@@ -136,7 +139,10 @@ class Build:
 
     @staticmethod
     def prices(*offers: Object, currency: str = "USD", now: datetime = NOW) -> Prices:
-        book = {"metadata": {"name": "current"}, "spec": {"currency": currency, "offers": [*offers]}}
+        book = {
+            "metadata": {"name": "current"},
+            "spec": {"currency": currency, "offers": [*offers]},
+        }
         return prices_of([book], now=now)
 
 

@@ -40,7 +40,10 @@ def test_bound_pods_take_what_they_request(build):
 )
 def test_pods_that_take_nothing(build, pod):
     made = build.pod(
-        "a", pod.get("node", "n0"), requests={"nvidia.com/gpu": "8"}, phase=pod.get("phase", "Running")
+        "a",
+        pod.get("node", "n0"),
+        requests={"nvidia.com/gpu": "8"},
+        phase=pod.get("phase", "Running"),
     )
     assert free(capacity_of([build.node("n0")], [made], as_of_s=0.0)) == 8
 

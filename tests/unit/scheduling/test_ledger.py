@@ -86,9 +86,7 @@ def test_a_new_generation_reserves_only_what_it_adds(build):
     fleet = [build.cluster("a", 2), build.cluster("b", 2)]
     plan = decide(build.demand(4, SPLIT), fleet, Ledger())
     ledger = Ledger().reserve(plan).release("uid-train", cluster="b")
-    again = replace_shards(
-        plan, {"b"}, [fleet[0], build.cluster("c", 2)], generation=2, now_s=0.0
-    )
+    again = replace_shards(plan, {"b"}, [fleet[0], build.cluster("c", 2)], generation=2, now_s=0.0)
     assert isinstance(again, Plan)
     keys = {(key.cluster, key.generation) for key in ledger.reserve(again).entries}
     assert keys == {("a", 1), ("c", 2)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +47,7 @@ def test_the_gaps_are_exactly_the_ranks_of_lost_shards(shares, data):
     missing = gaps("worker", sum(shares.values()), kept)
     assert ranks_of(missing) == sorted(ranks_of(intervals[name] for name in lost))
     # As few as possible: no two gaps touch.
-    assert all(a.end < b.first for a, b in zip(missing, missing[1:], strict=False))
+    assert all(a.end < b.first for a, b in pairwise(missing))
 
 
 @given(SHARES, st.data())

@@ -117,7 +117,10 @@ def test_the_second_tier_waits_its_time_and_says_when(build, fleet):
 def test_waits_of_tiers_add_up(build):
     names = ("a", "b", "c")
     tiers = [
-        {"selector": {"matchLabels": {"fleet.dev/provider": name}}, **({"after": "1m"} if i else {})}
+        {
+            "selector": {"matchLabels": {"fleet.dev/provider": name}},
+            **({"after": "1m"} if i else {}),
+        }
         for i, name in enumerate(names)
     ]
     demand = build.demand(1, {"clusters": {"tiers": tiers}})
@@ -256,7 +259,8 @@ def test_prices_of_another_currency_than_the_ceiling_are_not_guessed(build):
 def test_a_known_price_beats_an_unknown_one_and_a_low_one_a_high_one(build):
     fleet = [build.cluster(name, 4) for name in ("a-unknown", "b-dear", "c-cheap")]
     prices = build.prices(
-        {"cluster": "b-dear", **ACCELERATORS}, {"cluster": "c-cheap", **ACCELERATORS, "perHour": "1"}
+        {"cluster": "b-dear", **ACCELERATORS},
+        {"cluster": "c-cheap", **ACCELERATORS, "perHour": "1"},
     )
     plan = ask(build.demand(2), fleet, prices=prices)
     assert spread(plan) == {"c-cheap": (0, 2)}
@@ -291,12 +295,8 @@ def test_where_it_ran_wins_a_tie(build):
         pytest.param(0, 4, None, id="fits"),
     ],
 )
-def test_what_no_member_could_hold_is_told_apart_from_what_must_wait(
-    build, busy, pods, impossible
-):
-    used = [
-        build.pod(f"p{i}", "n0", requests={"nvidia.com/gpu": "1"}) for i in range(busy)
-    ]
+def test_what_no_member_could_hold_is_told_apart_from_what_must_wait(build, busy, pods, impossible):
+    used = [build.pod(f"p{i}", "n0", requests={"nvidia.com/gpu": "1"}) for i in range(busy)]
     cluster = build.cluster("east", 4)
     capacity = capacity_of([build.node("n0", 4)], used, as_of_s=0.0)
     decision = ask(build.demand(pods), [replace(cluster, capacity=capacity)])

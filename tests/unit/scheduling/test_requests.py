@@ -63,7 +63,7 @@ def pod(*containers, init=(), **spec):
             {"cpu": 1000, "nvidia.com/gpu": 2}, id="a limit alone is a request",
         ),
         pytest.param(pod(container(cpu="1m", memory="1")), {"cpu": 1, "memory": 1}, id="small"),
-        pytest.param(pod(container(cpu="100u")), {"cpu": 1}, id="rounded up, as the scheduler does"),
+        pytest.param(pod(container(cpu="100u")), {"cpu": 1}, id="rounded up"),
     ],
 )  # fmt: skip
 def test_requests(given, expected):
@@ -105,7 +105,8 @@ def test_a_vector_is_sorted_and_without_zeros():
 @pytest.mark.parametrize(
     ("resource", "count"),
     [
-        ("nvidia.com/gpu", 3), ("amd.com/gpu", 3), ("example.com/npu", 3), ("nvidia.com/mig-1g.5gb", 3),
+        ("nvidia.com/gpu", 3), ("amd.com/gpu", 3), ("example.com/npu", 3),
+        ("nvidia.com/mig-1g.5gb", 3),
         ("google.com/tpu", 3), ("habana.ai/gaudi", 3), ("aws.amazon.com/neuron", 3),
         ("rdma/hca_shared", 0), ("cpu", 0), ("smarter-devices.kubernetes.io/gpu", 0),
     ],
