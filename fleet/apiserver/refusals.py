@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fleet.errors import AlreadyExists, BadRequest, Cause, Conflict, Details, Forbidden, NotFound
+from fleet.errors import (
+    AlreadyExists,
+    BadRequest,
+    Cause,
+    Conflict,
+    Details,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from fleet.kube.defaults.validation import needs_revision
 from fleet.kube.revision import parse as parse_revision
 from fleet.store.objects import MODIFIED_MEANWHILE
 
@@ -24,32 +34,49 @@ def conflict(resource: Resource, name: str, why: str) -> Conflict:
 
 
 def check_update(resource: Resource, entry: Entry, *, revision: str, uid: str = "") -> None:
-    """Raises Conflict unless `entry` is the object that an update means; "" leaves it open."""
+    """Raises Conflict unless `entry` is the object that an update means; "" leaves it open.
+
+    Raises Invalid when the kind wants every update to say what it was based on.
+    """
     if uid and uid != entry.uid:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
         raise conflict(resource, entry.name, why)
-    if revision and parse_revision(revision) not in (0, entry.revision):
+    given = parse_revision(revision)
+    if not given and needs_revision(resource.gvr.group, resource.kind, custom=resource.custom):
+        cause = Cause(
+            "FieldValueInvalid",
+            "Invalid value: 0: must be specified for an update",
+            "metadata.resourceVersion",
+        )
+        gvr = resource.gvr
+        raise Invalid.of(group=gvr.group, kind=gvr.resource, name=entry.name, causes=[cause])
+    if given not in (0, entry.revision):
         raise conflict(resource, entry.name, MODIFIED_MEANWHILE)
 
 
 def check_delete(resource: Resource, entry: Entry, options: DeleteOptions) -> None:
     """Raises Conflict unless `entry` is the object that a DELETE means."""
-    if options.uid and options.uid != entry.uid:
-        why = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record "
-            f"({entry.uid}). The object might have been deleted and then recreated"
-        )
-    elif options.resource_version and options.resource_version != str(entry.revision):
-        why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match "
-            f"the ResourceVersion in record ({entry.revision}). The object might have been modified"
-        )
-    else:
+    asked, found = options.uid, entry.uid
+    what, since = "UID", "deleted and then recreated"
+    if not asked or asked == found:
+        asked, found = options.resource_version, str(entry.revision)
+        what, since = "ResourceVersion", "modified"
+    if not asked or asked == found:
         return
     if resource.gvr.group_resource == "namespaces":
-        raise conflict(resource, entry.name, why)
+        raise conflict(
+            resource,
+            entry.name,
+            f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}",
+        )
     # upstream names the kind here, not the resource
-    raise Conflict.of(group=resource.gvr.group, resource=resource.kind, name=entry.name, why=why)
+    raise Conflict.of(
+        group=resource.gvr.group,
+        resource=resource.kind,
+        name=entry.name,
+        why=f"the {what} in the precondition ({asked}) does not match the {what} in record "
+        f"({found}). The object might have been {since}",
+    )
 
 
 def check_name(given: str, name: str) -> None:

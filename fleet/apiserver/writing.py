@@ -248,10 +248,12 @@ class Writer:
     ) -> Written:
         if target.subresource or not strategies.made_by_put(resource):
             raise refusals.not_found(resource, target.name)
-        refusals.check_name((obj.get("metadata") or {}).get("name") or "", target.name)
+        metadata = dict(obj.get("metadata") or {})
+        refusals.check_name(metadata.get("name") or "", target.name)
+        metadata.pop("resourceVersion", None)  # there is nothing it could be compared with
         return await self.make(
             resource,
-            obj,
+            {**obj, "metadata": metadata},
             namespace=target.namespace,
             user=user,
             dry_run=dry_run,

@@ -39,7 +39,7 @@ _MAX_NAME: Final = 63
 
 _SYSTEM_FIELDS: Final = (
     "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
-    "managedFields", "generation",
+    "managedFields",
 )  # fmt: skip
 # Kinds whose status writes leave all metadata alone; elsewhere labels and the like go through.
 _STATUS_KEEPS_METADATA: Final = {
@@ -183,7 +183,9 @@ def prepare_create(
             finalizers = new.setdefault("spec", {}).setdefault("finalizers", [])
             if "kubernetes" not in finalizers:
                 finalizers.append("kubernetes")
-            metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
+            metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get(
+                "name", ""
+            )
             new["status"] = {"phase": "Active"}
         case ("", "Pod"):
             new["status"] = {"phase": "Pending", "qosClass": quality_of_service(new)}

@@ -193,6 +193,8 @@ def validate_update(
             _RULES[key](problems, new)
         if key in _UPDATE_RULES:
             _UPDATE_RULES[key](problems, new, old)
+    elif (key, subresource) == (("", "Namespace"), "status"):
+        policies.check_namespace_status(problems, new, old)
     if schema is not None and schema.custom:
         check_custom(problems, new, schema)
     problems.raise_if_any(group=group, kind=kind, name=metadata.get("name", ""))

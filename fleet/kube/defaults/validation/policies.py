@@ -111,7 +111,23 @@ def check_role_binding(problems: Problems, binding: Object) -> None:
 
 def check_role_binding_update(problems: Problems, new: Object, old: Object) -> None:
     if new.get("roleRef") != old.get("roleRef"):
-        problems.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
+        reference = new.get("roleRef") or {}
+        # shown with the fields of the Go type, which has no JSON names
+        shown = {
+            "APIGroup": reference.get("apiGroup", ""),
+            "Kind": reference.get("kind", ""),
+            "Name": reference.get("name", ""),
+        }
+        problems.invalid("roleRef", shown, "cannot change roleRef")
+
+
+def check_namespace_status(problems: Problems, new: Object, old: Object) -> None:
+    phase = (new.get("status") or {}).get("phase", "")
+    ending = bool(new["metadata"].get("deletionTimestamp"))
+    wanted, when = ("Terminating", "not empty") if ending else ("Active", "empty")
+    if phase != wanted:
+        why = f"may only be '{wanted}' if `deletionTimestamp` is {when}"
+        problems.invalid("status.Phase", phase, why)
 
 
 def check_disruption_budget(problems: Problems, budget: Object) -> None:
