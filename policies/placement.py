@@ -140,6 +140,7 @@ class PlacementStatus(Model):
     generation: int = setting(0, "Counts the plans; a commit names the one it means.")
     phase: Phase = setting("Queued", "How far it is.")
     phase_since: Time | None = setting(None, "Since when it is that far.")
+    reason: str = setting("", "One word for programs: why it is that far.")
     message: str = setting("", "Why it is there, or what it waits for.")
     mode: str = setting("", "Whether it is in one cluster or split.")
     plane: str = setting("", "The network that connects its clusters.")

@@ -1,0 +1,571 @@
+"""What follows from what is recorded and what is seen: the whole protocol as one pure function.
+
+`decide` gives the record as it should be and what to do in the members. The caller stores the
+record first and acts only on a record that is stored and needs no change; then it looks again. So a
+crash between any two steps leaves a record that foretells what may have been done.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from fleet.dispatch.record import Debt, Record, Shard
+from fleet.dispatch.sight import LAPSED, JobView, Refused, Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The fleet's Job, as far as decisions depend on it.
+
+    `started_at` is its recorded start, `deadline_s` the user's own. `completions` is None for a
+    work queue.
+    """
+
+    name: str
+    completions: int | None = None
+    indexed: bool = False
+    backoff_limit: int = 6
+    deadline_s: int | None = None
+    started_at: float | None = None
+    suspended: bool = False
+    deleting: bool = False
+
+    @property
+    def deadline(self) -> float | None:
+        if self.deadline_s is None or self.started_at is None:
+            return None
+        return self.started_at + self.deadline_s
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`hold_s`: after which a hold lapses in the member when nobody renews it. `hold_limit_s`: how
+    long all holds may take to stand. `margin_s`: added to leases for clocks that differ."""
+
+    hold_s: float = 30.0
+    hold_limit_s: float = 120.0
+    margin_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One workload at `now`. `sights` are of the record's shards, by cluster; `debts` of what is
+    owed, by cluster and name."""
+
+    ask: Ask
+    record: Record
+    now: float
+    sights: Mapping[str, Sight] = field(default_factory=dict)
+    debts: Mapping[tuple[str, str], Sight] = field(default_factory=dict)
+    timing: Timing = field(default_factory=Timing)
+
+
+# -- what may be done in a member
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Create the shard's Job with a deadline, and what it needs; its gate stays shut."""
+
+    shard: Shard
+    deadline_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Move the deadline of the shard's Job to `seconds` from now."""
+
+    shard: Shard
+    job: JobView
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """See that the addresses of all ranks are known in the shard's member."""
+
+    shard: Shard
+    job: JobView
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """See that the shard's gate is there and says what is so."""
+
+    shard: Shard
+    job: JobView
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the shard's Job where it is; what has ended of it stays to be looked at."""
+
+    shard: Shard
+    job: JobView
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete a shard's Job with all that belongs to it."""
+
+    cluster: str
+    shard: str
+    job: JobView
+
+
+Act = Hold | Renew | Meet | Open | Stop | Remove
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`record` as it should be; `acts` only count when that is what is stored.
+
+    `barred` says which clusters did not hold what was planned, and why. `gone` is whether nothing
+    is left anywhere of a workload that is being deleted. `again_s` is when to look again.
+    """
+
+    record: Record
+    acts: tuple[Act, ...] = ()
+    barred: Mapping[str, str] = field(default_factory=dict)
+    gone: bool = False
+    again_s: float | None = None
+
+
+_RENEW_AT: Final = 2 / 3  # of the time given, so that one renewal in three may fail
+_COMMIT_AT: Final = 1 / 3  # of the hold's time must be left for the commit to reach the member
+
+
+def decide(s: Situation) -> Decision:
+    """What follows."""
+    return _Pass(s).decide()
+
+
+class _Pass:
+    """One decision; collects acts and the next time to look while the record is brought on."""
+
+    def __init__(self, situation: Situation) -> None:
+        self.s = situation
+        self.now = situation.now
+        self.acts: list[Act] = []
+        self.barred: dict[str, str] = {}
+        self._again: list[float] = []
+
+    def decide(self) -> Decision:
+        ask = self.s.ask
+        record = self._discharge(self.s.record)
+        if ask.deleting:
+            record = self._owe(record, record.shards, "Deleted")
+            return self._decision(record, gone=not record.owed)
+        if record.ended:
+            return self._decision(self._wind_down(record))
+        if ask.suspended:
+            return self._decision(self._suspend(record))
+        record = self._judge_live(record)
+        if not record.ended:
+            record = self._regroup(record)
+            match record.phase:
+                case "QuotaHeld":
+                    record = self._begin(record)
+                case "Holding":
+                    record = self._hold(record)
+                case "Committed":
+                    record = self._start(record)
+                case _:
+                    pass  # Running is judged already; Queued, Lost, Evicted wait for a plan
+        return self._decision(record)
+
+    def _decision(self, record: Record, *, gone: bool = False) -> Decision:
+        again = min(self._again, default=None)
+        return Decision(
+            record=record,
+            acts=tuple(self.acts),
+            barred=self.barred,
+            gone=gone,
+            again_s=None if again is None else max(again - self.now, 0.0),
+        )
+
+    def _sight(self, shard: Shard) -> Sight:
+        return self.s.sights.get(shard.cluster) or Sight(shard.cluster)
+
+    # -- what is owed
+
+    def _discharge(self, record: Record) -> Record:
+        """Remove what is owed; what is seen gone is owed no more."""
+        left = []
+        for debt in record.owed:
+            sight = self.s.debts.get((debt.cluster, debt.shard)) or Sight(debt.cluster)
+            if sight.absent or sight.foreign:
+                continue
+            fenced = debt.fenced_at is None or debt.fenced_at <= self.now
+            if not sight.member and fenced:
+                continue  # forced out of the fleet: cleaned up if it ever comes back
+            if not fenced and debt.fenced_at is not None:
+                self._again.append(debt.fenced_at)
+            left.append(debt)
+            if sight.job is not None and not sight.job.deleting:
+                self.acts.append(Remove(debt.cluster, debt.shard, sight.job))
+        return record if len(left) == len(record.owed) else replace(record, owed=tuple(left))
+
+    def _owe(self, record: Record, shards: Iterable[Shard], reason: str) -> Record:
+        """The record without `shards`, which are to be gone."""
+        leaving = {(each.cluster, each.generation) for each in shards}
+        if not leaving:
+            return record
+        owed = [*record.owed, *(self._debt(record, each, reason) for each in shards)]
+        unique = {(each.cluster, each.shard): each for each in reversed(owed)}
+        return replace(
+            record,
+            shards=tuple(e for e in record.shards if (e.cluster, e.generation) not in leaving),
+            owed=tuple(sorted(unique.values(), key=lambda each: (each.cluster, each.shard))),
+        )
+
+    def _debt(self, record: Record, shard: Shard, reason: str) -> Debt:
+        fenced_at: float | None
+        if shard.to_come:
+            fenced_at = self.now  # its gate was never opened: nothing of it can run
+        elif record.fencing == "Controller":
+            fenced_at = self._fence(shard)
+        else:
+            fenced_at = None
+        return Debt(
+            cluster=shard.cluster,
+            shard=shard.name(self.s.ask.name),
+            generation=shard.generation,
+            reason=reason,
+            fenced_at=None if fenced_at is None else math.ceil(fenced_at),
+        )
+
+    def _fence(self, shard: Shard) -> float:
+        return self._sight(shard).leased_until + self.s.timing.margin_s
+
+    # -- the end
+
+    def _wind_down(self, record: Record) -> Record:
+        """Stop what still runs of a workload that has ended."""
+        ended = []
+        for shard in record.shards:
+            if shard.state in ("Succeeded", "Failed", "Evicted"):
+                continue
+            sight = self._sight(shard)
+            if shard.to_come or not sight.member:
+                record = self._owe(record, (shard,), "Ended")
+            elif sight.absent or sight.foreign or (sight.job and sight.job.outcome):
+                ended.append(self._ended(shard, sight.job, record))
+            elif sight.job is not None:
+                self.acts.append(Stop(shard, sight.job))
+        return record.with_shards(ended)
+
+    def _ended(self, shard: Shard, job: JobView | None, record: Record) -> Shard:
+        if job is not None and job.outcome == "Complete":
+            return replace(shard, state="Succeeded", finished_at=self.now)
+        reason = "Stopped" if job is None or job.reason == LAPSED else job.reason
+        message = f"stopped: the workload has {record.phase.lower()}"
+        return replace(shard, state="Evicted", reason=reason, message=message, finished_at=self.now)
+
+    def _suspend(self, record: Record) -> Record:
+        record = self._owe(record, record.shards, "Suspended")
+        return record.with_phase("Queued", self.now, reason="Suspended", message="suspended")
+
+    # -- shards that were committed
+
+    def _judge_live(self, record: Record) -> Record:
+        """Renew, serve and judge every shard that was committed."""
+        for shard in record.shards:
+            if shard.live:
+                record = self._judge(record, shard)
+                if record.ended:
+                    return record
+        return self._judge_whole(record)
+
+    def _judge(self, record: Record, shard: Shard) -> Record:
+        sight = self._sight(shard)
+        if not sight.reached:
+            return self._silent(record, shard, sight)
+        job = sight.job
+        if job is None:
+            return self._missing(record, shard, sight)
+        if shard.lost_at is not None:
+            shard = replace(shard, lost_at=None, reason="", message="")
+            record = record.with_shards([shard])
+        if job.outcome == "Complete":
+            done = replace(shard, state="Succeeded", finished_at=self.now)
+            return record.with_shards([done])
+        if job.outcome == "Failed":
+            return self._failed(record, shard, job)
+        if job.deleting:
+            return self._evict(record, shard, job, "JobDeleted", "its Job is being deleted there")
+        self._renew(shard, sight, job, record.lease_s)
+        self._serve(record, shard, job)
+        return record
+
+    def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:
+        if shard.lost_at is None:
+            shard = replace(shard, lost_at=self.now, reason="Unreachable", message=_silence(sight))
+            record = record.with_shards([shard])
+        if record.fencing != "Controller":
+            return record
+        over = self._fence(shard)
+        if self.now < over:
+            self._again.append(over)
+            return record
+        message = f"{shard.cluster} was not heard of for longer than its lease"
+        lost = replace(shard, state="Lost", reason="LeaseOver", message=message)
+        return self._retire(record, lost, failures=0)
+
+    def _missing(self, record: Record, shard: Shard, sight: Sight) -> Record:
+        message = f"its Job is gone from {shard.cluster}, and the fleet did not delete it"
+        if sight.unfinished or shard.state == "Committed":
+            return self._evict(record, shard, None, "JobDeleted", message)
+        failed = replace(shard, state="Failed", reason="ResultUnknown", message=message)
+        return self._end(
+            record.with_shards([failed]),
+            "Failed",
+            reason="ResultUnknown",
+            message=f"{message}; whether it had finished is not known, so it is not run again. "
+            "To run it again, create the workload anew",
+        )
+
+    def _failed(self, record: Record, shard: Shard, job: JobView) -> Record:
+        deadline = self.s.ask.deadline
+        if job.reason == LAPSED and (deadline is None or self.now < deadline):
+            message = f"{shard.cluster} did not hear from the fleet within its lease and ended it"
+            return self._evict(record, shard, job, "LeaseLapsed", message)
+        failed = replace(
+            shard, state="Failed", reason=job.reason, message=job.message, finished_at=self.now
+        )
+        return self._end(
+            record.with_shards([failed]),
+            "Failed",
+            reason=job.reason,
+            message=f"{shard.cluster}: {job.message or job.reason}",
+        )
+
+    def _evict(
+        self, record: Record, shard: Shard, job: JobView | None, reason: str, message: str
+    ) -> Record:
+        evicted = replace(
+            shard, state="Evicted", reason=reason, message=message, finished_at=self.now
+        )
+        return self._retire(record, evicted, failures=job.failed if job else 0)
+
+    def _retire(self, record: Record, shard: Shard, *, failures: int) -> Record:
+        """A shard that has to be placed anew; the old copy is owed."""
+        debt = self._debt(record, shard, shard.reason)
+        others = [e for e in record.owed if (e.cluster, e.shard) != (debt.cluster, debt.shard)]
+        record = replace(record, owed=(*others, debt), failures=record.failures + failures)
+        return record.with_shards([shard])
+
+    def _judge_whole(self, record: Record) -> Record:
+        ask = self.s.ask
+        states = [shard.state for shard in record.shards]
+        queue = ask.completions is None and not ask.indexed
+        if states and (all(e == "Succeeded" for e in states) or (queue and "Succeeded" in states)):
+            return self._end(record, "Succeeded")
+        failures = record.failures + sum(
+            sight.job.failed
+            for shard in record.shards
+            if shard.live and (sight := self._sight(shard)).job is not None
+        )
+        if failures > ask.backoff_limit:
+            message = f"{failures} pods failed, and the Job allows {ask.backoff_limit}"
+            return self._end(record, "Failed", reason="BackoffLimitExceeded", message=message)
+        deadline = ask.deadline
+        if deadline is not None and any(shard.live for shard in record.shards):
+            if self.now >= deadline:
+                message = "Job was active longer than specified deadline"
+                return self._end(record, "Failed", reason=LAPSED, message=message)
+            self._again.append(deadline)
+        return record
+
+    def _end(self, record: Record, phase: str, *, reason: str = "", message: str = "") -> Record:
+        assert phase in ("Succeeded", "Failed")
+        return record.with_phase(phase, self.now, reason=reason, message=message)  # type: ignore[arg-type]
+
+    def _renew(self, shard: Shard, sight: Sight, job: JobView, seconds: float) -> None:
+        left_s = sight.left_s()
+        if left_s is None and job.deadline_s is not None:
+            return  # not begun to count
+        due_s = seconds * _RENEW_AT
+        if left_s is None or left_s < due_s:
+            self.acts.append(Renew(shard, job, seconds))
+            self._again.append(self.now + seconds - due_s)
+        else:
+            self._again.append(self.now + left_s - due_s)
+
+    def _serve(self, record: Record, shard: Shard, job: JobView) -> None:
+        self.acts.append(Meet(shard, job))
+        if shard.first == 0 or self._lead_is_known(record):
+            self.acts.append(Open(shard, job))
+
+    def _lead_is_known(self, record: Record) -> bool:
+        """Whether pods of the other shards may start: rank 0 can be found."""
+        if not self.s.ask.indexed:
+            return True
+        lead = next((each for each in record.shards if each.first == 0), None)
+        if lead is None:
+            return False
+        if lead.state == "Succeeded":
+            return True
+        return any(pod.rank == 0 and pod.address for pod in self._sight(lead).pods)
+
+    # -- plans on their way
+
+    def _regroup(self, record: Record) -> Record:
+        """Go back for a plan where a part of the present one has broken away."""
+        broken = [each for each in record.shards if each.state in ("Lost", "Evicted")]
+        if not broken or record.waiting:
+            return record
+        message = "; ".join(each.message for each in broken)
+        if record.phase == "Committed":
+            # Not all of the gang had begun: none of this generation goes on without the rest.
+            rest = [
+                each
+                for each in record.shards
+                if each.generation == record.generation and each not in broken
+            ]
+            record = self._owe(record, rest, "Aborted")
+        else:
+            record = self._owe(record, [e for e in record.shards if e.to_come], "Aborted")
+        return self._wait(record, reason=broken[0].reason, message=message)
+
+    def _wait(self, record: Record, *, reason: str, message: str) -> Record:
+        """Queued, or Lost while other shards go on."""
+        if any(each.live or each.state == "Succeeded" for each in record.shards):
+            return record.with_phase("Lost", self.now, reason=reason, message=message)
+        return replace(record, shards=()).with_phase(
+            "Queued", self.now, reason=reason, message=message
+        )
+
+    def _begin(self, record: Record) -> Record:
+        """Begin to hold once nothing of an earlier generation can run any more."""
+        planned = {each.cluster for each in record.shards if each.to_come}
+        for debt in record.owed:
+            fenced = debt.fenced_at is not None and debt.fenced_at <= self.now
+            if debt.cluster in planned or not fenced:
+                return self._hold_over(record)
+        holding = [
+            replace(each, state="Holding") for each in record.shards if each.state == "Planned"
+        ]
+        return record.with_shards(holding).with_phase("Holding", self.now)
+
+    def _hold_over(self, record: Record) -> Record:
+        """Give a plan up that cannot begin within its time."""
+        ends = record.since + self.s.timing.hold_limit_s
+        if self.now < ends:
+            self._again.append(ends)
+            return record
+        where = ", ".join(sorted({debt.cluster for debt in record.owed}))
+        message = f"an earlier copy is not seen gone from {where}"
+        return self._release(record, reason="NotFenced", message=message)
+
+    def _release(self, record: Record, *, reason: str, message: str) -> Record:
+        record = self._owe(record, [each for each in record.shards if each.to_come], reason)
+        return self._wait(record, reason=reason, message=message)
+
+    def _hold(self, record: Record) -> Record:
+        coming = [each for each in record.shards if each.to_come]
+        failures: list[tuple[Shard, Refused]] = []
+        held = []
+        for shard in coming:
+            sight = self._sight(shard)
+            refused = self._hold_failed(shard, sight)
+            if refused is not None:
+                failures.append((shard, refused))
+            elif sight.job is not None:
+                self._renew(shard, sight, sight.job, self.s.timing.hold_s)
+                if sight.bound() >= shard.count:
+                    held.append(shard)
+            elif sight.reached:
+                self.acts.append(Hold(shard, math.ceil(self.s.timing.hold_s)))
+        if not failures and self.now >= record.since + self.s.timing.hold_limit_s:
+            failures = [(e, self._too_late(e)) for e in coming if e not in held]
+        if failures:
+            return self._hold_broke(record, failures)
+        if coming and len(held) == len(coming) and self._all_valid(held):
+            return self._commit(record, held)
+        self._again.append(record.since + self.s.timing.hold_limit_s)
+        stands = {each.cluster for each in held}
+        return record.with_shards(self._noted(each, each.cluster in stands) for each in coming)
+
+    def _noted(self, shard: Shard, stands: bool) -> Shard:
+        if stands:
+            if shard.state == "Held":
+                return shard
+            return replace(shard, state="Held", held_at=self.now, reason="", message="")
+        sight = self._sight(shard)
+        why = "" if sight.reached else _silence(sight)
+        return replace(shard, state="Holding", held_at=None, message=why)
+
+    def _hold_failed(self, shard: Shard, sight: Sight) -> Refused | None:
+        if sight.refused is not None:
+            return sight.refused
+        if not sight.member:
+            return Refused("MemberLeft", f"{shard.cluster} is no member of the fleet any more")
+        if sight.foreign:
+            return Refused("NameTaken", sight.foreign)
+        job = sight.job
+        if job is None:
+            return None
+        if job.outcome or job.deleting:
+            why = job.message or job.reason or "it is being deleted there"
+            if job.reason == LAPSED:
+                why = "the hold lapsed before all parts were held"
+            return Refused("HoldLost", why)
+        return None
+
+    def _too_late(self, shard: Shard) -> Refused:
+        sight = self._sight(shard)
+        limit_s = self.s.timing.hold_limit_s
+        if not sight.reached:
+            return Refused("Unreachable", _silence(sight))
+        why = sight.unbound_because()
+        message = f"{sight.bound()} of {shard.count} pods were put on nodes in {limit_s:g} s"
+        return Refused("NoRoom", f"{message}: {why}" if why else message)
+
+    def _hold_broke(self, record: Record, failures: list[tuple[Shard, Refused]]) -> Record:
+        self.barred |= {shard.cluster: refused.message for shard, refused in failures}
+        told = "; ".join(f"{shard.cluster}: {refused.message}" for shard, refused in failures)
+        message = f"not all parts could be held, so none is: {told}"
+        return self._release(record, reason=failures[0][1].reason, message=message)
+
+    def _all_valid(self, held: list[Shard]) -> bool:
+        """Whether every hold has time enough left for the commit to reach it."""
+        least_s = self.s.timing.hold_s * _COMMIT_AT
+        lefts = [self._sight(each).left_s() for each in held]
+        return all(left_s is not None and left_s >= least_s for left_s in lefts)
+
+    def _commit(self, record: Record, held: list[Shard]) -> Record:
+        committed = [
+            replace(
+                each,
+                state="Committed",
+                held_at=each.held_at or self.now,
+                committed_at=self.now,
+                reason="",
+                message="",
+            )
+            for each in held
+        ]
+        return record.with_shards(committed).with_phase("Committed", self.now)
+
+    def _start(self, record: Record) -> Record:
+        """Committed until every pod has begun."""
+        begun = []
+        for shard in record.shards:
+            if shard.state == "Committed" and self._sight(shard).started() >= shard.count:
+                begun.append(replace(shard, state="Running", started_at=self.now))
+        record = record.with_shards(begun)
+        if all(each.state in ("Running", "Succeeded") for each in record.shards):
+            return record.with_phase("Running", self.now)
+        return record
+
+
+def _silence(sight: Sight) -> str:
+    if not sight.member:
+        return f"{sight.cluster} is no member of the fleet any more"
+    return f"{sight.cluster} does not answer" + (f": {sight.why}" if sight.why else "")

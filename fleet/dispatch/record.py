@@ -1,0 +1,236 @@
+"""The durable record of a dispatch: what a Placement's status says, as a value.
+
+The reconciler writes it by compare-and-set before it acts on it, so whatever is done in a member is
+foretold in the record. Explanations in the status that are the planner's (verdicts, cost) are kept
+as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from fleet.dispatch.marks import shard_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from policies.placement import Fencing, Phase, ShardState
+
+Object = dict[str, Any]
+
+ENDED: Final = ("Succeeded", "Failed")
+"""Phases that nothing leads out of."""
+WAITING: Final = ("Queued", "Lost")
+"""Phases that want a plan."""
+_TO_COME: Final = frozenset({"Planned", "Holding", "Held"})
+_LIVE: Final = frozenset({"Committed", "Running"})
+_DEFAULT_LEASE_S: Final = 300.0
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The part of the workload that one cluster has: ranks `first` to `first + count - 1`.
+
+    Times are seconds since the epoch. `planned` is the planner's part of the entry, as it is.
+    """
+
+    cluster: str
+    index: int
+    generation: int
+    first: int
+    count: int
+    state: ShardState = "Planned"
+    reason: str = ""
+    message: str = ""
+    held_at: float | None = None
+    committed_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    lost_at: float | None = None
+    planned: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def to_come(self) -> bool:
+        """Whether it has still to be held or committed."""
+        return self.state in _TO_COME
+
+    @property
+    def live(self) -> bool:
+        """Whether it was committed and is not known to have ended."""
+        return self.state in _LIVE
+
+    def name(self, workload: str) -> str:
+        """Of its Job in the cluster."""
+        return shard_name(workload, generation=self.generation, cluster=self.cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """A shard that is to be gone from a cluster. `fenced_at` is when its own lease has ended it
+    there at the latest, None where only its absence counts."""
+
+    cluster: str
+    shard: str
+    generation: int
+    reason: str
+    fenced_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How far a workload is. `since` is when `phase` began."""
+
+    generation: int = 0
+    phase: Phase = "Queued"
+    since: float = 0.0
+    reason: str = ""
+    message: str = ""
+    shards: tuple[Shard, ...] = ()
+    owed: tuple[Debt, ...] = ()
+    lease_s: float = _DEFAULT_LEASE_S
+    fencing: Fencing = "Controller"
+    failures: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    @property
+    def waiting(self) -> bool:
+        return self.phase in WAITING
+
+    def with_phase(
+        self, phase: Phase, now: float, *, reason: str = "", message: str = ""
+    ) -> Record:
+        """In another phase, and why."""
+        since = self.since if phase == self.phase else now
+        return replace(self, phase=phase, since=since, reason=reason, message=message)
+
+    def with_shards(self, changed: Iterable[Shard]) -> Record:
+        """With these shards in the place of those of the same cluster and generation."""
+        by_key = {(each.cluster, each.generation): each for each in changed}
+        shards = tuple(by_key.get((each.cluster, each.generation), each) for each in self.shards)
+        return self if shards == self.shards else replace(self, shards=shards)
+
+
+def read(status: Mapping[str, Any]) -> Record:
+    """The record that a Placement's status holds."""
+    return Record(
+        generation=int(status.get("generation", 0)),
+        phase=status.get("phase", "Queued"),
+        since=_moment(status.get("phaseSince")) or 0.0,
+        reason=status.get("reason", ""),
+        message=status.get("message", ""),
+        shards=tuple(
+            sorted(map(_read_shard, status.get("shards") or ()), key=lambda each: each.index)
+        ),
+        owed=tuple(
+            Debt(
+                cluster=each["cluster"],
+                shard=each["shard"],
+                generation=int(each.get("generation", 0)),
+                reason=each.get("reason", ""),
+                fenced_at=_moment(each.get("fencedAt")),
+            )
+            for each in status.get("owed") or ()
+        ),
+        lease_s=seconds(status.get("lease")) or _DEFAULT_LEASE_S,
+        fencing=status.get("fencing", "Controller"),
+        failures=int(status.get("failures", 0)),
+    )
+
+
+def write(record: Record, status: Mapping[str, Any]) -> Object:
+    """`status` with the record's part of it replaced; equal to `status` when nothing changed."""
+    written = dict(status)
+    written |= {"generation": record.generation, "phase": record.phase}
+    _set(written, "phaseSince", text_of(record.since) if record.since else None)
+    _set(written, "reason", record.reason or None)
+    _set(written, "message", record.message or None)
+    _set(written, "shards", [_written_shard(each) for each in record.shards] or None)
+    _set(written, "owed", [_written_debt(each) for each in record.owed] or None)
+    _set(written, "failures", record.failures or None)
+    written |= {"lease": f"{round(record.lease_s * 1000)}ms", "fencing": record.fencing}
+    if seconds(status.get("lease")) == record.lease_s:
+        written["lease"] = status["lease"]
+    return written
+
+
+def seconds(duration: Any) -> float:
+    """A duration as policies write it (`1m30s`), in seconds; 0 for none."""
+    if not isinstance(duration, str):
+        return 0.0
+    return sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)(ms|s|m|h)", duration))
+
+
+def text_of(moment: float) -> str:
+    """A time as Kubernetes writes it, to the second."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _moment(text: Any) -> float | None:
+    return datetime.fromisoformat(text).timestamp() if isinstance(text, str) and text else None
+
+
+_TIMES: Final = {
+    "heldAt": "held_at",
+    "committedAt": "committed_at",
+    "startedAt": "started_at",
+    "finishedAt": "finished_at",
+    "lostAt": "lost_at",
+}
+_OURS: Final = frozenset({"cluster", "index", "generation", "state", "reason", "message", *_TIMES})
+
+
+def _read_shard(entry: Mapping[str, Any]) -> Shard:
+    roles = entry.get("roles") or ({"first": 0, "count": 0},)
+    return Shard(
+        cluster=entry["cluster"],
+        index=int(entry.get("index", 0)),
+        generation=int(entry.get("generation", 0)),
+        first=int(roles[0]["first"]),
+        count=int(roles[0]["count"]),
+        state=entry.get("state", "Planned"),
+        reason=entry.get("reason", ""),
+        message=entry.get("message", ""),
+        planned=tuple((key, value) for key, value in entry.items() if key not in _OURS),
+        **{name: _moment(entry.get(field)) for field, name in _TIMES.items()},
+    )
+
+
+def _written_shard(shard: Shard) -> Object:
+    entry: Object = {
+        "cluster": shard.cluster,
+        "index": shard.index,
+        "generation": shard.generation,
+        **dict(shard.planned),
+        "state": shard.state,
+    }
+    _set(entry, "reason", shard.reason or None)
+    _set(entry, "message", shard.message or None)
+    for field, name in _TIMES.items():
+        moment = getattr(shard, name)
+        _set(entry, field, None if moment is None else text_of(moment))
+    return entry
+
+
+def _written_debt(debt: Debt) -> Object:
+    entry: Object = {
+        "cluster": debt.cluster,
+        "shard": debt.shard,
+        "generation": debt.generation,
+        "reason": debt.reason,
+    }
+    _set(entry, "fencedAt", None if debt.fenced_at is None else text_of(debt.fenced_at))
+    return entry
+
+
+def _set(obj: Object, key: str, value: Any) -> None:
+    if value is None:
+        obj.pop(key, None)
+    else:
+        obj[key] = value
