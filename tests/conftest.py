@@ -285,6 +285,7 @@ class Gateway:
         self._process: processes.Process | None = None
         self._leash: Leash | None = None
         self._doors: list[Door] = []
+        self._context: ssl.SSLContext | None = None
 
     def start(self, *, port: int = 0) -> None:
         """Returns once it serves."""
@@ -334,6 +335,12 @@ class Gateway:
 
     def door(self, *, timeout_s: float = 30) -> Door:
         """A connection of its own, as its admin; closed with the gateway at the latest."""
+        if self._context is None:
+            self._context = self._tls()
+        self._doors.append(Door(self.url, self._context, timeout_s=timeout_s))
+        return self._doors[-1]
+
+    def _tls(self) -> ssl.SSLContext:
         user = self._entry("users", None)
         authority = base64.b64decode(self._entry("clusters", "fleet")["certificate-authority-data"])
         context = ssl.create_default_context(cadata=authority.decode())
@@ -343,8 +350,7 @@ class Gateway:
             + base64.b64decode(user["client-key-data"])
         )
         context.load_cert_chain(pair)
-        self._doors.append(Door(self.url, context, timeout_s=timeout_s))
-        return self._doors[-1]
+        return context
 
     def join(self, name: str, member: LocalCluster) -> None:
         body = {"name": name, "kubeconfig": member.kubeconfig.read_text()}
