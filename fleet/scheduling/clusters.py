@@ -39,6 +39,8 @@ class Cluster:
     not_ready_because: str = ""
     cordoned: bool = False
     cordoned_because: str = ""
+    barred_because: str = ""
+    """Why it cannot take this very workload now, as dispatch knows; "" where it can."""
     max_age_s: float = 30.0
 
 
@@ -70,14 +72,13 @@ def cluster_of(obj: Object, capacity: Capacity | None) -> Cluster:
     typed = CLUSTER.parse(obj)
     spec, conditions = typed.spec, typed.status.conditions if typed.status else ()
     ready = next((each for each in conditions if each.type == "Ready"), None)
-    raw: Object = obj.get("spec") or {}
     return Cluster(
         name=str(metadata.get("name", "")),
         labels=metadata.get("labels") or {},
         capacity=capacity,
         parameter_plane=spec.networks.parameter_plane,
         data_plane=spec.networks.data_plane,
-        taints=taints_of(raw.get("taints")),
+        taints=taints_of(each.model_dump() for each in spec.taints),
         ready=ready is not None and ready.status == "True",
         not_ready_because=(ready.message or ready.reason) if ready else "its health is not known",
         cordoned=spec.maintenance.cordoned,
@@ -202,6 +203,8 @@ def _open(cluster: Cluster) -> Reason | None:
     if not cluster.ready:
         why = f": {cluster.not_ready_because}" if cluster.not_ready_because else ""
         return "NotReady", f"not ready{why}"
+    if cluster.barred_because:
+        return "Barred", cluster.barred_because
     return None
 
 

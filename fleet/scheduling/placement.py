@@ -424,7 +424,7 @@ def _refusal(question: _Question, candidates: Sequence[Candidate], *, payable: b
     )
 
 
-_TRANSIENT = frozenset({"", "Full", "TierNotYet", "Cordoned", "NotReady"})
+_TRANSIENT = frozenset({"", "Full", "TierNotYet", "Cordoned", "NotReady", "Barred"})
 
 
 def _could_ever(question: _Question, candidates: Sequence[Candidate]) -> bool:

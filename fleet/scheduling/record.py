@@ -16,7 +16,7 @@ from fleet.scheduling.placement import Plan, Refusal, Shard
 from fleet.scheduling.requests import PODS, quantity_text
 from policies import PLACEMENT
 from policies.placement import name_of
-from policies.scalars import amount_text
+from policies.scalars import amount_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,9 @@ _NOTES: Final = (
     "state", "reason", "message", "heldAt", "holdExpiresAt", "committedAt", "startedAt",
     "finishedAt", "lostAt",
 )  # fmt: skip
+# What every decision says anew; the rest of a status is `fleet.dispatch`'s and stays.
+_RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "cost")
+_PLANNED: Final = frozenset({*_RUNNING, "message", "priority"})
 
 
 def placement_of(demand: Demand, policy: Policy) -> Object:
@@ -85,13 +88,17 @@ def status_of(
     is equal to `before`.
     """
     before = before or {}
+    failover = decision.demand.policy.failover
     status: Object = {
+        **{name: value for name, value in before.items() if name not in _PLANNED},
         "generation": int(before.get("generation", 0)),
         "phase": phase or ("QuotaHeld" if isinstance(decision, Plan) else "Queued"),
         "mode": decision.demand.policy.mode,
         "queuedAt": before.get("queuedAt") or _time(queued_at),
         "roles": [_role(each) for each in decision.demand.roles],
         "clusters": [_verdict(each) for each in decision.verdicts],
+        "lease": duration_text(failover.tolerate),
+        "fencing": failover.fencing,
     }
     if decision.demand.priority_class:
         status["priority"] = decision.demand.priority_class
@@ -101,9 +108,7 @@ def status_of(
     else:
         status["message"] = decision.message
         # What runs goes on running while a part of it waits to be placed anew.
-        for field in ("shards", "usedClusters", "plane", "whySeveral", "cost"):
-            if field in before:
-                status[field] = before[field]
+        status |= {name: before[name] for name in _RUNNING if name in before}
         placed, reason = "False", "Impossible" if decision.impossible else "NoRoom"
         message = decision.message
     status["conditions"] = with_condition(
