@@ -226,7 +226,7 @@ def logs(
 def explain(client: Client, workload: str, namespace: str | None, form: str) -> None:
     """Say where a workload of the fleet was placed, and why."""
     from fleet.cli.discovery import find
-    from fleet.cli.explanation import explained
+    from fleet.scheduling.explain import explained
     from fleet.errors import NotFound
 
     kind, _, name = workload.partition("/")

@@ -1,0 +1,152 @@
+"""A Placement in words: where each part of a workload is, why there, why nowhere else.
+
+Reads the object alone and imports nothing heavy, so that a command line can use it at once; every
+sentence in it was written by `sentences` when the decision was made.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+Object = dict[str, Any]
+
+# The time that a shard's state dates from.
+_SINCE: Final = {
+    "Held": "heldAt",
+    "Committed": "committedAt",
+    "Running": "startedAt",
+    "Succeeded": "finishedAt",
+    "Failed": "finishedAt",
+    "Evicted": "finishedAt",
+    "Lost": "lostAt",
+}
+_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def explained(placement: Mapping[str, Any]) -> list[str]:
+    """The lines of `fleet explain` for a Placement object of `fleet.dev/v1alpha1`."""
+    spec, status = placement["spec"], placement.get("status") or {}
+    shards: Sequence[Object] = status.get("shards") or ()
+    cost: Object = status.get("cost") or {}
+    used = {shard["cluster"] for shard in shards}
+    rows = [_shard_row(shard, cost) for shard in shards]
+    rows += [_other_row(each) for each in status.get("clusters") or () if each["name"] not in used]
+    lines = [_head(spec, status)]
+    if message := status.get("message"):
+        lines.append(f"  {message}")
+    lines += _aligned(rows)
+    if len(shards) > 1 and (why := status.get("whySeveral")):
+        lines.append(f"  why {_count(len(shards))} clusters: {why}")
+    lines += _cost(cost)
+    return lines
+
+
+def _head(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    roles: Sequence[Object] = status.get("roles") or ()
+    alone = len(roles) == 1
+    facts = []
+    for role in roles:
+        facts.append(f"{role['pods']} {'ranks' if alone else role['name']}")
+        if alone or role.get("unit", 1) > 1:
+            facts.append(f"unit {role.get('unit', 1)}")
+    facts += [f"{key} {status[key]}" for key in ("plane", "priority") if status.get(key)]
+    if policy := spec.get("policy"):
+        facts.append(f"policy {policy['namespace']}/{policy['name']}")
+    parts = [
+        spec["workload"]["name"],
+        status.get("phase", "Queued"),
+        f"generation {status.get('generation', 0)}",
+        ", ".join(facts),
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def _shard_row(shard: Mapping[str, Any], cost: Mapping[str, Any]) -> tuple[str, ...]:
+    state = str(shard.get("state", "Planned"))
+    told = state.lower()
+    if since := shard.get(_SINCE.get(state, "")):
+        told += f" {_clock(since)}"
+    facts = [f"tier {shard.get('tier', 1)}"]
+    if billing := shard.get("billing"):
+        facts.append("own" if billing == "Owned" else _words(billing))
+    facts.append(_price(shard.get("perHour"), cost))
+    if blocks := shard.get("blocks"):
+        facts.append(f"{'block' if len(blocks) == 1 else 'blocks'} {' '.join(blocks)}")
+    if message := shard.get("message"):
+        facts.append(message)
+    return shard["cluster"], _ranks(shard.get("roles") or ()), told, ", ".join(facts)
+
+
+def _ranks(intervals: Sequence[Mapping[str, Any]]) -> str:
+    """`ranks 0-3`; with the role's name where there are several: `worker 0-7, loader 2`."""
+    texts = []
+    for each in intervals:
+        first, count = each["first"], each["count"]
+        numbers = str(first) if count == 1 else f"{first}-{first + count - 1}"
+        name = each["name"] if len(intervals) > 1 else "rank" if count == 1 else "ranks"
+        texts.append(f"{name} {numbers}")
+    return ", ".join(texts)
+
+
+def _other_row(cluster: Mapping[str, Any]) -> tuple[str, ...]:
+    told = "not needed" if cluster.get("verdict") == "Unused" else "not used"
+    return cluster["name"], told, cluster.get("message") or cluster.get("reason") or ""
+
+
+def _cost(cost: Mapping[str, Any]) -> Iterator[str]:
+    if not cost:
+        return
+    text = f"{_price(cost.get('perHour'), cost)} now"
+    if unknown := cost.get("unknown"):
+        text = f"price not known: {', '.join(unknown)}"
+    if best := cost.get("nextBest"):
+        price = _price(cost.get("nextBestPerHour"), cost)
+        text += f"; the next best single cluster would be {best} at {price}"
+    yield f"  cost     {text}"
+
+
+def _price(amount: str | None, cost: Mapping[str, Any]) -> str:
+    """`11.40 $/h`."""
+    if amount is None:
+        return "price not known"
+    whole, point, fraction = amount.partition(".")
+    shown = f"{whole}.{fraction.ljust(2, '0')}" if point else whole
+    currency = cost.get("currency", "")
+    return f"{shown} {'$' if currency in ('', 'USD') else currency}/h"
+
+
+def _clock(moment: str) -> str:
+    """The time of day here; with the day, unless that is today."""
+    try:
+        here = datetime.fromisoformat(moment).astimezone()
+    except ValueError:
+        return moment
+    today = here.date() == datetime.now(here.tzinfo).date()
+    return here.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+
+
+def _words(name: str) -> str:
+    """`OnDemand` as `on demand`."""
+    return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
+
+
+def _count(number: int) -> str:
+    return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Rows with all columns but the last aligned; a row may have fewer."""
+    table = list(rows)
+    widths: dict[int, int] = {}
+    for row in table:
+        for at, cell in enumerate(row[:-1]):
+            widths[at] = max(widths.get(at, 0), len(cell))
+    lines = []
+    for row in table:
+        cells = [cell.ljust(widths[at]) for at, cell in enumerate(row[:-1])] + [row[-1]]
+        lines.append("  " + "   ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,162 @@
+"""What `fleet explain` says."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fleet.scheduling.explain import explained
+from fleet.scheduling.ledger import Ledger
+from fleet.scheduling.planner import Fleet, decide
+from policies.placement import Placement
+
+TRAIN = {
+    "spec": {
+        "workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "train"},
+        "policy": {"namespace": "research", "name": "gang"},
+    },
+    "status": {
+        "generation": 3,
+        "phase": "Running",
+        "plane": "roce-1",
+        "priority": "high",
+        "roles": [{"name": "worker", "pods": 6, "unit": 1}],
+        "shards": [
+            {
+                "cluster": "idc-a",
+                "roles": [{"name": "worker", "first": 0, "count": 4}],
+                "tier": 1,
+                "billing": "Owned",
+                "perHour": "0",
+                "state": "Committed",
+                "committedAt": "2026-03-01T14:02:11Z",
+            },
+            {
+                "cluster": "idc-long",
+                "index": 1,
+                "roles": [{"name": "worker", "first": 4, "count": 2}],
+                "tier": 2,
+                "billing": "OnDemand",
+                "perHour": "3.8",
+                "blocks": ["r1", "r2"],
+                "state": "Holding",
+            },
+        ],
+        "clusters": [
+            {"name": "idc-a", "verdict": "Used"},
+            {"name": "idc-long", "verdict": "Used"},
+            {"name": "cloud-c", "verdict": "Refused", "message": "plane vpc-9 is not roce-1"},
+            {"name": "idc-d", "verdict": "Unused", "reason": "Dearer"},
+        ],
+        "whySeveral": "no single member of roce-1 had 6 free (idc-a 4, idc-long 2)",
+        "cost": {
+            "currency": "USD",
+            "perHour": "3.8",
+            "nextBest": "cloud-c",
+            "nextBestPerHour": "11.4",
+        },
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def of_status(**status):
+    return explained({**TRAIN, "status": status})
+
+
+def test_a_split_job():
+    assert explained(TRAIN) == [
+        "train  Running  generation 3  6 ranks, unit 1, plane roce-1, priority high, "
+        "policy research/gang",
+        "  idc-a      ranks 0-3    committed 2026-03-01 14:02:11   tier 1, own, 0 $/h",
+        "  idc-long   ranks 4-5    holding                         tier 2, on demand, 3.80 $/h, "
+        "blocks r1 r2",
+        "  cloud-c    not used     plane vpc-9 is not roce-1",
+        "  idc-d      not needed   Dearer",
+        "  why two clusters: no single member of roce-1 had 6 free (idc-a 4, idc-long 2)",
+        "  cost     3.80 $/h now; the next best single cluster would be cloud-c at 11.40 $/h",
+    ]
+
+
+def test_times_of_today_are_shown_without_the_day():
+    now = datetime.now(UTC)
+    lines = of_status(shards=[{"cluster": "a", "state": "Running", "startedAt": now.isoformat()}])
+    assert f"running {now:%H:%M:%S}   " in lines[1]
+    assert "price not known" in lines[1]
+
+
+def test_one_that_waits_says_for_what():
+    lines = of_status(
+        message="roce-1 has 6 free, needs 9",
+        roles=[{"name": "worker", "pods": 8, "unit": 4}, {"name": "loader", "pods": 1}],
+        clusters=[{"name": "idc-a", "verdict": "Refused", "message": "4 free, needs 9"}],
+        cost={"currency": "CNY", "unknown": ["idc-a"]},
+    )
+    assert lines == [
+        "train  Queued  generation 0  8 worker, unit 4, 1 loader, policy research/gang",
+        "  roce-1 has 6 free, needs 9",
+        "  idc-a   not used   4 free, needs 9",
+        "  cost     price not known: idc-a",
+    ]
+
+
+def test_roles_keep_their_names_where_there_are_several():
+    roles = [{"name": "worker", "first": 0, "count": 8}, {"name": "loader", "first": 2, "count": 1}]
+    assert "worker 0-7, loader 2" in of_status(shards=[{"cluster": "a", "roles": roles}])[1]
+
+
+def test_a_shard_says_what_is_the_matter_with_it():
+    shard = {"cluster": "a", "state": "Lost", "lostAt": "nonsense", "message": "not heard of"}
+    assert of_status(shards=[shard])[1].endswith(
+        "lost nonsense   tier 1, price not known, not heard of"
+    )
+
+
+def test_what_it_reads_is_what_the_kind_has():
+    Placement.model_validate(TRAIN)
+
+
+def test_a_decision_as_it_comes_from_the_planner(build):
+    split = {
+        "mode": "Split",
+        "workloads": {},
+        "clusters": {
+            "tiers": [
+                {"selector": {"matchLabels": {"fleet.dev/provider": "own"}}},
+                {"selector": {"matchLabels": {"fleet.dev/provider": "aws"}}},
+            ]
+        },
+    }
+    fleet = Fleet(
+        (
+            build.cluster("idc-a", [2, 2]),
+            build.cluster("idc-b", 2),
+            build.cluster("cloud-c", 64, plane="vpc-9", provider="aws"),
+        ),
+        policies=(build.policy(split),),
+        prices=build.prices(
+            {"cluster": "idc-a", "billing": "Owned"},
+            {"cluster": "idc-b", "billing": "Owned"},
+            {"cluster": "cloud-c", "perHour": "1.90", "per": "Accelerator"},
+        ),
+    )
+    decided = decide(build.job(6), None, fleet, Ledger(), now=build.now, now_s=0.0)
+    assert explained({"spec": decided.spec, "status": decided.status}) == [
+        "train  QuotaHeld  generation 1  6 ranks, unit 1, plane roce-1, policy default/gang",
+        "  idc-a     ranks 0-3    planned   tier 1, own, 0 $/h",
+        "  idc-b     ranks 4-5    planned   tier 1, own, 0 $/h",
+        "  cloud-c   not needed   tier 2; tier 1 suffices",
+        "  why two clusters: no single member of roce-1 had 6 free (idc-a 4, idc-b 2)",
+        "  cost     0 $/h now; the next best single cluster would be cloud-c at 11.40 $/h",
+    ]
