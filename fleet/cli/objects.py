@@ -226,8 +226,8 @@ def logs(
 def explain(client: Client, workload: str, namespace: str | None, form: str) -> None:
     """Say where a workload of the fleet was placed, and why."""
     from fleet.cli.discovery import find
-    from fleet.scheduling.explain import explained
     from fleet.errors import NotFound
+    from fleet.scheduling.explain import explained
 
     kind, _, name = workload.partition("/")
     if not kind or not name:
