@@ -249,7 +249,7 @@ class _Pass:
         """Stop what still runs of a workload that has ended."""
         ended = []
         for shard in record.shards:
-            if shard.state in ("Succeeded", "Failed", "Evicted"):
+            if not (shard.live or shard.to_come):
                 continue
             sight = self._sight(shard)
             if shard.to_come or not sight.member:
@@ -444,10 +444,8 @@ class _Pass:
     def _begin(self, record: Record) -> Record:
         """Begin to hold once nothing of an earlier generation can run any more."""
         planned = {each.cluster for each in record.shards if each.to_come}
-        for debt in record.owed:
-            fenced = debt.fenced_at is not None and debt.fenced_at <= self.now
-            if debt.cluster in planned or not fenced:
-                return self._hold_over(record)
+        if record.unfenced(self.now) or any(debt.cluster in planned for debt in record.owed):
+            return self._hold_over(record)
         holding = [
             replace(each, state="Holding") for each in record.shards if each.state == "Planned"
         ]
@@ -555,11 +553,11 @@ class _Pass:
 
     def _start(self, record: Record) -> Record:
         """Committed until every pod has begun."""
-        begun = []
-        for shard in record.shards:
-            if shard.state == "Committed" and self._sight(shard).started() >= shard.count:
-                begun.append(replace(shard, state="Running", started_at=self.now))
-        record = record.with_shards(begun)
+        record = record.with_shards(
+            replace(shard, state="Running", started_at=self.now)
+            for shard in record.shards
+            if shard.state == "Committed" and self._sight(shard).started() >= shard.count
+        )
         if all(each.state in ("Running", "Succeeded") for each in record.shards):
             return record.with_phase("Running", self.now)
         return record

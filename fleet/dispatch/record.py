@@ -103,6 +103,10 @@ class Record:
     def waiting(self) -> bool:
         return self.phase in WAITING
 
+    def unfenced(self, now: float) -> tuple[Debt, ...]:
+        """What may still run somewhere: nothing is to be placed anew before it cannot."""
+        return tuple(d for d in self.owed if d.fenced_at is None or d.fenced_at > now)
+
     def with_phase(
         self, phase: Phase, now: float, *, reason: str = "", message: str = ""
     ) -> Record:
