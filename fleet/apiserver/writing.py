@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 NAME_ATTEMPTS = 8  # generated names that may collide before the client is told
-CONFLICT_ATTEMPTS = 5
+CONFLICT_ATTEMPTS = 64  # of writers at once that do not say what they build on, each gets its turn
 IMMORTAL_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 _APPLY = "application/apply-patch+yaml"
 

@@ -49,6 +49,19 @@ class Queue(Generic[Key]):
             self._ready[key] = None
             self._arrived.set()
 
+    def add_after(self, key: Key, delay_s: float) -> None:
+        """Look at `key` in `delay_s` seconds, or earlier if that is said already."""
+        if key in self._ready:
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(delay_s, 0)
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= when:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_at(when, self.add, key)
+
     async def work(self, reconcile: Callable[[Key], Awaitable[None]], *, workers: int) -> None:
         """Reconcile keys until cancelled, `workers` at a time."""
         try:
@@ -86,7 +99,6 @@ class Queue(Generic[Key]):
                 log.info("%s: %s: %s; again in %g s", self.name, key, error, delay_s)
             else:
                 log.exception("%s: %s failed; again in %g s", self.name, key, delay_s)
-            loop = asyncio.get_running_loop()
-            self._timers[key] = loop.call_later(delay_s, self.add, key)
+            self.add_after(key, delay_s)
         else:
             self._failures.pop(key, None)

@@ -7,6 +7,7 @@ kube-apiserver go through this module.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -21,6 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 import yaml
 
+from fleet.apiserver.controllers import Controllers
 from fleet.apiserver.outgoing import error_response
 from fleet.errors import ApiError
 from fleet.gateway import own
@@ -30,9 +32,10 @@ from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from fleet.apiserver.kernel import Kernel
+    from fleet.apiserver.writing import Admission
     from fleet.store.backend import Backend
 
     Query = tuple[tuple[str, str], ...]
@@ -155,8 +158,41 @@ class Api:
         return answer.body
 
 
+ROOT_CA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
 @asynccontextmanager
-async def serving(backend: Backend | None = None, *, epoch: int = 1) -> AsyncIterator[Api]:
+async def controlled(api: Api, **options: Any) -> AsyncIterator[None]:
+    """The controllers of the kernel's store run, and have come to rest once."""
+    controllers = Controllers(
+        api.store,
+        lambda: api.kernel.resources,
+        api.kernel.writer,
+        now=now,
+        root_ca=ROOT_CA,
+        **options,
+    )
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(controllers.run(), name="controllers")
+        await at_rest(api)
+        yield
+        running.cancel()
+
+
+async def at_rest(api: Api) -> None:
+    """Until nobody has written for many turns of the loop: over a memory backend nothing is ever
+    waited for but other tasks, and they get their turns."""
+    quiet = 0
+    while quiet < 200:
+        before = api.store.sequencer.current
+        await asyncio.sleep(0)
+        quiet = quiet + 1 if api.store.sequencer.current == before else 0
+
+
+@asynccontextmanager
+async def serving(
+    backend: Backend | None = None, *, epoch: int = 1, admission: Sequence[Admission] = ()
+) -> AsyncIterator[Api]:
     """A kernel as the gateway has one, with the namespaces of its first start."""
     rng = random.Random(4711)
     async with ObjectStore(backend or MemoryBackend(), Sequencer(epoch=epoch)) as store:
@@ -168,6 +204,7 @@ async def serving(backend: Backend | None = None, *, epoch: int = 1) -> AsyncIte
             now=now,
             uid=new_uid,
             rng=rng,
+            admission=admission,
             server_address="127.0.0.1:6443",
         )
         yield Api(store, kernel)
