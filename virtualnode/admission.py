@@ -32,10 +32,8 @@ class PodAdmission:
     """Priority, service account and tolerations (plugins Priority, ServiceAccount without token,
     DefaultTolerationSeconds)."""
 
-    def __init__(
-        self, priority_class: Callable[[str], Object | None], classes: Callable[[], list[Object]]
-    ) -> None:
-        self._priority_class = priority_class
+    def __init__(self, classes: Callable[[], list[Object]]) -> None:
+        """`classes` gives the PriorityClasses there are."""
         self._classes = classes
 
     async def admit(
@@ -68,7 +66,8 @@ class PodAdmission:
         if name in SYSTEM_PRIORITIES:
             chosen = {"value": SYSTEM_PRIORITIES[name]}
         elif name:
-            chosen = self._priority_class(name)
+            named = (each for each in self._classes() if each["metadata"]["name"] == name)
+            chosen = next(named, None)
             if chosen is None:
                 raise Forbidden.of(
                     group="",

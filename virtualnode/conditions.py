@@ -56,3 +56,8 @@ def seconds(text: str | None) -> float | None:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
         return None
+
+
+def moment(epoch_s: float) -> datetime:
+    """Seconds since the epoch as a moment in UTC."""
+    return datetime.fromtimestamp(epoch_s, UTC)

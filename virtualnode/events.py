@@ -66,12 +66,13 @@ class Recorder:
         namespace = metadata.get("namespace") or "default"
         moment = self._now()
         self._serial += 1
+        serial = f"{int(moment.timestamp() * 1e6):x}{self._serial:x}"
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
                 "namespace": namespace,
-                "name": f"{metadata['name'][:230]}.{int(moment.timestamp() * 1e6):x}{self._serial:x}",
+                "name": f"{metadata['name'][:230]}.{serial}",
             },
             "involvedObject": {
                 "apiVersion": about["apiVersion"],

@@ -11,12 +11,11 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
+from fleet.apiserver import deletion
 from fleet.errors import ApiError, Conflict, NotFound
-from fleet.kube import defaults, paths
+from fleet.kube import defaults
 from fleet.kube.options import DeleteOptions
-from fleet.kube.wire import Request, UserInfo
+from fleet.kube.wire import UserInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -116,16 +115,7 @@ class Objects:
     ) -> Object:
         """Create as through the API: defaults, validation, admission. Raises ApiError."""
         namespace = obj["metadata"].get("namespace", "")
-        request = Request(
-            "POST",
-            paths.path_of(resource.gvr, namespace=namespace),
-            headers={"content-type": "application/json"},
-            body=orjson.dumps(obj),
-            user=user,
-        )
-        target = paths.parse_target(request.method, request.path)
-        assert target is not None
-        return (await self._writer.create(request, target, resource)).obj
+        return (await self._writer.make(resource, obj, namespace=namespace, user=user)).obj
 
     async def change(
         self,
@@ -152,13 +142,16 @@ class Objects:
             if uid and old["metadata"].get("uid") != uid:
                 return None
             new = change(entry.parse())
-            if new is None or defaults.is_unchanged(new, old):
+            if new is None:
+                return old
+            finished = deletion.is_finished(new, old)
+            if not finished and defaults.is_unchanged(new, old):
                 return old
             metadata = new["metadata"]
             if spec and new.get("spec") != old.get("spec"):
                 metadata["generation"] = metadata.get("generation", 0) + 1
             try:
-                if metadata.get("deletionTimestamp") and _releasable(new):
+                if finished:
                     await self._store.delete(
                         resource, namespace=key[0], name=key[1], expected=entry.revision
                     )
@@ -190,17 +183,6 @@ class Objects:
         options = DeleteOptions(grace_period_s=grace_s, uid=uid, propagation=propagation)
         with contextlib.suppress(NotFound):
             await self._writer.remove(resource, entry, options)
-
-
-def _releasable(obj: Object) -> bool:
-    """Whether nothing holds an object in deletion any more. A pod on a node waits for its kubelet
-    besides, which deletes it for good (grace period 0)."""
-    metadata = obj["metadata"]
-    if metadata.get("finalizers"):
-        return False
-    if obj.get("kind") == "Namespace":
-        return not (obj.get("spec") or {}).get("finalizers")
-    return not metadata.get("deletionGracePeriodSeconds")
 
 
 class Index:

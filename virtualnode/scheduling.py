@@ -277,7 +277,7 @@ def _term_matches(term: Object, node: NodeView) -> bool:
 
 def _matches(requirement: Object, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement["key"])
-    values = requirement.get("values") or ()
+    values: Sequence[str] = requirement.get("values") or ()
     match requirement["operator"]:
         case "In":
             return value in values

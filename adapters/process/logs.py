@@ -25,16 +25,12 @@ _FOLLOWER_CHUNKS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which part of a log and in which form (PodLogOptions). `since` is in epoch seconds; `stream`
-    is `stdout`, `stderr` or "" for both."""
+class _Wanted:
+    """Which records of a log, and in which form."""
 
-    follow: bool = False
-    timestamps: bool = False
-    tail_lines: int | None = None
-    since: float | None = None
-    limit_bytes: int | None = None
-    stream: str = ""
+    timestamps: bool
+    since: float | None
+    stream: str
 
 
 @dataclass(slots=True)
@@ -151,10 +147,21 @@ class Log:
         finally:
             self._followers.discard(queue)
 
-    async def read(self, wanted: Wanted) -> AsyncIterator[bytes]:
-        """The log as `kubectl logs` shows it."""
-        room = wanted.limit_bytes
-        position = self._tail(wanted.tail_lines) if wanted.tail_lines is not None else 0
+    async def read(
+        self,
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        tail_lines: int | None = None,
+        since: float | None = None,
+        limit_bytes: int | None = None,
+        stream: str = "",
+    ) -> AsyncIterator[bytes]:
+        """The log as `kubectl logs` shows it (PodLogOptions). `since` is in epoch seconds;
+        `stream` is `stdout`, `stderr` or "" for both."""
+        wanted = _Wanted(timestamps, since, stream)
+        room = limit_bytes
+        position = self._tail(tail_lines) if tail_lines is not None else 0
         partial = False
         while True:
             grown, ended = self._grown, self.closed
@@ -172,7 +179,7 @@ class Log:
                     yield piece
                 if room == 0:
                     return
-            if ended or not wanted.follow:
+            if ended or not follow:
                 return
             await grown.wait()
 
@@ -208,7 +215,7 @@ class Log:
         return self._files[0].start
 
 
-def _shown(line: bytes, wanted: Wanted, *, within_line: bool) -> tuple[bytes, bool]:
+def _shown(line: bytes, wanted: _Wanted, *, within_line: bool) -> tuple[bytes, bool]:
     """A record as it is shown, and whether it ends within a line of the container's."""
     stamp, stream, tag, text = line.split(b" ", 3)
     goes_on = tag == b"P"
