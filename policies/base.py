@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 from pydantic.alias_generators import to_camel
 
 REQUIRED: Any = ...
+LATER = "Recorded, not acted on yet."
+"""Ends the description of a field that says something nobody does yet."""
 
 T = TypeVar("T")
 Items = Annotated[tuple[T, ...], Strict(False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.base import REQUIRED, Items, Model, by_key, setting
+from policies.base import LATER, REQUIRED, Items, Model, by_key, setting
 from policies.parts import Condition, SecretKeyReference, Taint
 from policies.scalars import Duration, Quantity, Time
 
@@ -24,9 +24,9 @@ class Connection(Model):
     """The way to the member; without any part it is the one that `fleet join` recorded."""
 
     kubeconfig_secret_ref: SecretKeyReference | None = setting(
-        None, "A Secret with a kubeconfig that leads to the member."
+        None, f"A Secret with a kubeconfig that leads to the member. {LATER}"
     )
-    virtual: Virtual | None = setting(None, "Serve the member through an adapter.")
+    virtual: Virtual | None = setting(None, f"Serve the member through an adapter. {LATER}")
 
 
 class Networks(Model):

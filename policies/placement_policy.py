@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from policies.base import REQUIRED, Items, Model, by_key, setting
+from policies.base import LATER, REQUIRED, Items, Model, by_key, setting
 from policies.parts import Selector, Toleration
 from policies.scalars import Duration, PerHour, Share
 
 Mode = Literal["One", "Split"]
 Network = Literal["ParameterPlane", "DataPlane", "None"]
-LATER = "Recorded, not acted on yet."
 
 
 class Tier(Model):

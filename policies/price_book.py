@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from policies.base import REQUIRED, Items, Model, setting
+from policies.base import LATER, REQUIRED, Items, Model, setting
 from policies.scalars import Amount, Currency, Duration, Time
 
 Billing = Literal["Owned", "Reserved", "OnDemand", "Spot"]
@@ -31,7 +31,7 @@ class Offer(Model):
     )
     interruptions_per_hour: Amount | None = setting(
         None,
-        'Expected interruptions of a spot node per hour, e.g. "0.04". Recorded, not acted on yet.',
+        f'Expected interruptions of a spot node per hour, e.g. "0.04". {LATER}',
     )
     as_of: Time | None = setting(
         None, "When the price was true; absent means that it does not age, as in a contract."
@@ -39,7 +39,7 @@ class Offer(Model):
 
 
 class Egress(Model):
-    """What data costs that leaves a network for a cluster. Recorded, not acted on yet."""
+    """What data costs that leaves a network for a cluster."""
 
     from_: str = setting(REQUIRED, "Name of the network it leaves.", alias="from")
     to: str = setting(REQUIRED, "Name of the cluster it goes to.")
@@ -52,7 +52,7 @@ class PriceBookSpec(Model):
     currency: Currency = setting("USD", "Currency of all its prices, by its three letters.")
     max_age: Duration = setting("24h", "A price older than this counts as unknown.")
     offers: Items[Offer] = setting((), "What can be had.")
-    egress: Items[Egress] = setting((), "Prices of data. Recorded, not acted on yet.")
+    egress: Items[Egress] = setting((), f"Prices of data. {LATER}")
 
 
 class PriceBook(Model):

@@ -21,10 +21,10 @@ _PLACES: Final = 6
 # Far beyond any price, and short enough to read at a glance.
 _MOST_DIGITS: Final = 12
 
-_DURATION: Final = r"^([0-9]+(ms|s|m|h))+$"
-_AMOUNT: Final = rf"^[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_PLACES}}})?$"
-_RATE: Final = rf"^[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_PLACES}}})? [A-Z]{{3}}/h$"
-_SHARE: Final = r"^(100|[0-9]{1,2})%$"
+DURATION_PATTERN: Final = r"^([0-9]+(ms|s|m|h))+$"
+AMOUNT_PATTERN: Final = rf"^[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_PLACES}}})?$"
+RATE_PATTERN: Final = rf"^[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_PLACES}}})? [A-Z]{{3}}/h$"
+SHARE_PATTERN: Final = r"^(100|[0-9]{1,2})%$"
 _CURRENCY: Final = r"^[A-Z]{3}$"
 _QUANTITY: Final = r"^[+]?[0-9.]+([eEinumkKMGTP]*[-+]?[0-9]*)$"
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
@@ -34,7 +34,7 @@ def parse_duration(value: Any) -> timedelta:
     """`90s`, `10m`, `1h30m`; ValueError says what to write."""
     if not isinstance(value, str):
         raise ValueError(f'{_shown(value)} is no duration, write e.g. "30s", "10m" or "72h"')
-    if re.fullmatch(_DURATION, value) is None:
+    if re.fullmatch(DURATION_PATTERN, value) is None:
         raise ValueError(f'"{value}" is no duration, write e.g. "30s", "10m" or "72h"')
     parts = re.findall(r"([0-9]+)(ms|s|m|h)", value)
     try:
@@ -47,7 +47,7 @@ def parse_amount(value: Any) -> int:
     """`98.32` to 98_320_000 millionths; ValueError says what to write."""
     if not isinstance(value, str):
         raise ValueError(f'{_shown(value)} must be a text, so that it stays exact: "98.32"')
-    if re.fullmatch(_AMOUNT, value) is None:
+    if re.fullmatch(AMOUNT_PATTERN, value) is None:
         reason = "may not be negative" if value.startswith("-") else "is no amount of money"
         raise ValueError(f'"{value}" {reason}, write e.g. "98.32" (at most {_PLACES} places)')
     whole, _, fraction = value.partition(".")
@@ -69,9 +69,9 @@ def parse_rate(value: Any) -> Rate:
     """`120 USD/h`; ValueError says what to write."""
     if not isinstance(value, str):
         raise ValueError(f'{_shown(value)} needs a currency, e.g. "{_number(value)} USD/h"')
-    if re.fullmatch(_AMOUNT, value):
+    if re.fullmatch(AMOUNT_PATTERN, value):
         raise ValueError(f'"{value}" needs a currency, e.g. "{value} USD/h"')
-    if re.fullmatch(_RATE, value) is None:
+    if re.fullmatch(RATE_PATTERN, value) is None:
         if re.fullmatch(r"[0-9.]+ [A-Z]{3}", value):
             raise ValueError(f'"{value}" needs a time, e.g. "{value}/h"')
         raise ValueError(f'"{value}" is no price, write e.g. "120 USD/h"')
@@ -81,7 +81,7 @@ def parse_rate(value: Any) -> Rate:
 
 def parse_share(value: Any) -> int:
     """`80%` to 80; ValueError says what to write."""
-    if not isinstance(value, str) or re.fullmatch(_SHARE, value) is None:
+    if not isinstance(value, str) or re.fullmatch(SHARE_PATTERN, value) is None:
         raise ValueError(f'{_shown(value)} is no share, write "0%" to "100%"')
     return int(value[:-1])
 
@@ -150,10 +150,12 @@ def _text(pattern: str, **more: Any) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern, **more})
 
 
-Duration = Annotated[InstanceOf[timedelta], BeforeValidator(parse_duration), _text(_DURATION)]
-Amount = Annotated[int, BeforeValidator(parse_amount), _text(_AMOUNT)]
-PerHour = Annotated[InstanceOf[Rate], BeforeValidator(parse_rate), _text(_RATE)]
-Share = Annotated[int, BeforeValidator(parse_share), _text(_SHARE)]
+Duration = Annotated[
+    InstanceOf[timedelta], BeforeValidator(parse_duration), _text(DURATION_PATTERN)
+]
+Amount = Annotated[int, BeforeValidator(parse_amount), _text(AMOUNT_PATTERN)]
+PerHour = Annotated[InstanceOf[Rate], BeforeValidator(parse_rate), _text(RATE_PATTERN)]
+Share = Annotated[int, BeforeValidator(parse_share), _text(SHARE_PATTERN)]
 Currency = Annotated[str, BeforeValidator(parse_currency), _text(_CURRENCY)]
 Quantity = Annotated[
     InstanceOf[ExactQuantity],

@@ -1,0 +1,335 @@
+"""The kinds: what is filled in, what is refused and in which words, what is accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import policies
+from fleet.errors import Invalid
+from policies import CLUSTER, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK, builtin
+from policies.placement import name_of
+
+SKETCHES = tuple(yaml.safe_load_all((Path(__file__).parent / "sketches.yaml").read_text()))
+BY_NAME = {kind.name: kind for kind in policies.kinds()}
+
+
+def made(kind, spec):
+    return {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": kind.name,
+        "metadata": {"name": "x"},
+        "spec": spec,
+    }
+
+
+def faults(kind, spec):
+    """{field: message} of an object with this spec."""
+    return {cause.field: cause.message for cause in kind.problems(made(kind, spec))}
+
+
+@pytest.mark.parametrize("obj", SKETCHES, ids=lambda obj: obj["metadata"]["name"])
+def test_files_as_a_user_writes_them(obj):
+    kind = BY_NAME[obj["kind"]]
+    kind.rules.default(obj)
+    kind.rules.validate(obj, None)
+    kind.parse(obj)
+
+
+# -- defaults
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (
+            PLACEMENT_POLICY,
+            {
+                "mode": "One",
+                "gang": {"maxClusters": 2, "unit": 1},
+                "objective": {"spot": "Never"},
+                "failover": {
+                    "tolerate": "5m", "fencing": "Controller", "neverBelow": "0%",
+                    "warmReplacement": False,
+                },
+            },
+        ),
+        (CLUSTER, {"maintenance": {"cordoned": False}, "capacityMaxAge": "30s"}),
+        (PRICE_BOOK, {"currency": "USD", "maxAge": "24h"}),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)  # fmt: skip
+def test_what_is_left_out_is_filled_in(kind, spec):
+    obj = {"kind": kind.name}
+    kind.rules.default(obj)
+    assert obj["spec"] == spec
+    kind.rules.validate(obj, None)
+
+
+def test_what_is_given_stays_as_it_is():
+    obj = made(PLACEMENT_POLICY, {"gang": {"unit": 8}, "clusters": {"tiers": [{"name": "own"}]}})
+    PLACEMENT_POLICY.rules.default(obj)
+    assert obj["spec"]["gang"] == {"unit": 8, "maxClusters": 2}
+    assert obj["spec"]["clusters"]["tiers"] == [{"name": "own", "after": "0s"}]
+
+
+@pytest.mark.parametrize("spec", [None, "text", [], {"gang": "text"}, {"gang": None}])
+def test_filling_in_leaves_nonsense_to_the_validation(spec):
+    obj = made(PLACEMENT_POLICY, spec)
+    PLACEMENT_POLICY.rules.default(obj)
+
+
+def test_a_status_is_never_filled_in():
+    obj = {"status": {}}
+    PLACEMENT.rules.default(obj)
+    assert obj == {"status": {}}
+
+
+def test_filling_in_twice_changes_nothing():
+    obj = made(PLACEMENT_POLICY, {"gang": {"roles": [{"name": "worker"}]}})
+    PLACEMENT_POLICY.rules.default(obj)
+    once = yaml.safe_dump(obj)
+    PLACEMENT_POLICY.rules.default(obj)
+    assert yaml.safe_dump(obj) == once
+
+
+# -- faults
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field", "message"),
+    [
+        (
+            PLACEMENT_POLICY, {"objective": {"maxPrice": "12"}}, "spec.objective.maxPrice",
+            '"12" needs a currency, e.g. "12 USD/h"',
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"maxCluster": 3}}, "spec.gang.maxCluster",
+            "unknown field, did you mean maxClusters?",
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"max_clusters": 3}}, "spec.gang.max_clusters",
+            "unknown field, did you mean maxClusters?",
+        ),
+        (
+            PLACEMENT_POLICY, {"objective": {"budget": 3}}, "spec.objective.budget",
+            "unknown field; known here: maxPrice, spot, deadline",
+        ),
+        (
+            PLACEMENT_POLICY, {"mode": "split"}, "spec.mode",
+            'Unsupported value: "split": supported values: "One", "Split"; did you mean Split?',
+        ),
+        (PLACEMENT_POLICY, {"gang": {"unit": 0}}, "spec.gang.unit", "must be at least 1, not 0"),
+        (
+            PLACEMENT_POLICY, {"gang": {"maxClusters": 65}}, "spec.gang.maxClusters",
+            "must be at most 64, not 65",
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"unit": "3"}}, "spec.gang.unit",
+            'must be a whole number, not "3": write 3 without quotes',
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"unit": True}}, "spec.gang.unit",
+            "must be a whole number, not true",
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"plane": 5}}, "spec.gang.plane",
+            "must be a text, not 5: write it in quotes",
+        ),
+        (PLACEMENT_POLICY, {"gang": []}, "spec.gang", "must be an object, not a list"),
+        (
+            PLACEMENT_POLICY, {"clusters": {"tiers": {"a": "b"}}}, "spec.clusters.tiers",
+            "must be a list, not an object",
+        ),
+        (
+            PLACEMENT_POLICY, {"failover": {"warmReplacement": "yes"}},
+            "spec.failover.warmReplacement", 'must be true or false, not "yes"',
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"roles": [{}]}}, "spec.gang.roles[0].name",
+            "must be given: name of the role, e.g. worker",
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"plane": "roce-1"}}, "spec.gang.plane",
+            '"roce-1" says which network it must be, but spec.gang.network is None; write '
+            "ParameterPlane or DataPlane there",
+        ),
+        (
+            PLACEMENT_POLICY, {"gang": {"roles": [{"name": "a"}, {"name": "a"}]}},
+            "spec.gang.roles[1].name", '"a" is there twice',
+        ),
+        (
+            PLACEMENT_POLICY,
+            {"clusters": {"tiers": [{"name": "own"}]},
+             "gang": {"roles": [{"name": "worker", "tiers": ["won"]}]}},
+            "spec.gang.roles[0].tiers[0]", 'no tier of spec.clusters.tiers is called "won" (own)',
+        ),
+        (
+            PLACEMENT_POLICY, {"clusters": {"tiers": [{"name": "a"}, {"name": "a"}]}},
+            "spec.clusters.tiers[1].name", '"a" is the name of an earlier tier',
+        ),
+        (
+            PLACEMENT_POLICY, {"clusters": {"tiers": [{"after": "5m"}]}},
+            "spec.clusters.tiers[0].after", "the first tier has none before it to wait for",
+        ),
+        (
+            PLACEMENT_POLICY, {"clusters": {"tolerations": [{"value": "x"}]}},
+            "spec.clusters.tolerations[0].key",
+            "must be given, or operator: Exists, which then tolerates every taint",
+        ),
+        (
+            PLACEMENT_POLICY,
+            {"clusters": {"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]}},
+            "spec.clusters.tolerations[0].value",
+            "must be empty with operator Exists: the key alone counts",
+        ),
+        (
+            CLUSTER,
+            {"connection": {"kubeconfigSecretRef": {"name": "a"}, "virtual": {"adapter": "b"}}},
+            "spec.connection",
+            "has both kubeconfigSecretRef and virtual; write the one that is so",
+        ),
+        (
+            CLUSTER, {"taints": [{"key": "a"}, {"key": "a"}]}, "spec.taints[1]",
+            "a:NoSchedule is there twice",
+        ),
+        (CLUSTER, {"taints": [{"key": ""}]}, "spec.taints[0].key", "may not be empty"),
+        (
+            PRICE_BOOK, {"offers": [{"cluster": "a"}]}, "spec.offers[0].perHour",
+            'must be given for billing OnDemand: a missing price is not free; write "98.32" '
+            "(in USD), or billing: Owned",
+        ),
+        (
+            PRICE_BOOK, {"offers": [{"cluster": "a", "billing": "Owned", "perHour": "0"}]},
+            "spec.offers[0].perHour",
+            "what is Owned has no price per hour; leave it out, or write billing: Reserved",
+        ),
+        (
+            PRICE_BOOK, {"offers": [{"cluster": "a", "perHour": 5}]}, "spec.offers[0].perHour",
+            '5 must be a text, so that it stays exact: "98.32"',
+        ),
+        (
+            PRICE_BOOK,
+            {"offers": [{"cluster": "a", "perHour": "1"}, {"cluster": "a", "perHour": "2"}]},
+            "spec.offers[1]", "an earlier offer is for the same nodes and billing",
+        ),
+        (
+            PRICE_BOOK, {"offers": [{"cluster": "a", "perHour": "1", "interruptionsPerHour": "1"}]},
+            "spec.offers[0].interruptionsPerHour", "only Spot is interrupted, not OnDemand",
+        ),
+        (
+            PRICE_BOOK, {"currency": "Dollar"}, "spec.currency",
+            '"Dollar" is no currency, write its three letters, e.g. "USD"',
+        ),
+        (
+            PRICE_BOOK, {"egress": [{"from": "a", "to": "b", "perGiB": "1", "toll": 1}]},
+            "spec.egress[0].toll", "unknown field, did you mean to?",
+        ),
+        (PLACEMENT, {}, "spec.workload", "must be given: the workload"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_says_what_to_write(kind, spec, field, message):
+    assert faults(kind, spec) == {field: message}
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "values set can't be empty"),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]},
+            "must be empty",
+        ),
+        ({"matchLabels": {"a b": "c"}}, "name part must consist of"),
+        ({"matchLabels": {"a": "b c"}}, "a valid label must be"),
+    ],
+)
+@pytest.mark.parametrize("where", ["workloads", "selector", "tier"])
+def test_selectors_are_judged_wherever_they_stand(selector, words, where):
+    spec, field = {
+        "workloads": ({"workloads": selector}, "spec.workloads"),
+        "selector": ({"clusters": {"selector": selector}}, "spec.clusters.selector"),
+        "tier": (
+            {"clusters": {"tiers": [{"selector": selector}]}}, "spec.clusters.tiers[0].selector",
+        ),
+    }[where]  # fmt: skip
+    found = faults(PLACEMENT_POLICY, spec)
+    assert list(found) == [field]
+    assert words in found[field]
+
+
+def test_every_wrong_field_is_named_at_once():
+    spec = {
+        "mode": "Both",
+        "gang": {"unit": "3", "maxClusters": 0, "roles": [{"nam": "x"}]},
+        "objective": {"maxPrice": "12"},
+        "failover": {"tolerate": "5"},
+        "extra": 1,
+    }
+    assert set(faults(PLACEMENT_POLICY, spec)) == {
+        "spec.mode",
+        "spec.gang.unit",
+        "spec.gang.maxClusters",
+        "spec.gang.roles[0].name",
+        "spec.gang.roles[0].nam",
+        "spec.objective.maxPrice",
+        "spec.failover.tolerate",
+        "spec.extra",
+    }
+
+
+def test_a_refusal_reads_like_one_of_kubernetes():
+    with pytest.raises(Invalid) as caught:
+        PLACEMENT_POLICY.rules.validate(made(PLACEMENT_POLICY, {"gang": {"unit": 0}}), None)
+    assert str(caught.value) == (
+        'PlacementPolicy.fleet.dev "x" is invalid: spec.gang.unit: must be at least 1, not 0'
+    )
+    assert caught.value.details.kind == "PlacementPolicy"
+
+
+def test_a_field_beside_the_spec_is_unknown():
+    obj = made(PLACEMENT_POLICY, {}) | {"spce": {}}
+    (cause,) = PLACEMENT_POLICY.problems(obj)
+    assert (cause.field, cause.message) == ("spce", "unknown field, did you mean spec?")
+
+
+def test_a_placement_stays_with_its_workload():
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "a"}
+    old = made(PLACEMENT, {"workload": workload})
+    new = made(PLACEMENT, {"workload": {**workload, "name": "b"}})
+    (cause,) = PLACEMENT.problems(new, old)
+    assert cause.field == "spec.workload"
+    assert not PLACEMENT.problems(old, old)
+
+
+def test_an_old_object_that_cannot_be_read_does_not_stop_its_mending():
+    old = made(PLACEMENT, {"workload": "nonsense"})
+    new = made(PLACEMENT, {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "a"}})
+    assert not PLACEMENT.problems(new, old)
+
+
+def test_a_status_of_another_writer_does_not_stop_a_change_of_the_spec():
+    obj = made(CLUSTER, {}) | {"status": {"of": "a later release"}}
+    assert not CLUSTER.problems(obj)
+    with pytest.raises(Invalid):
+        CLUSTER.parse(obj)
+
+
+# -- what is shipped
+
+
+def test_the_shipped_policies_are_sound_and_each_call_gives_fresh_ones():
+    (default,) = builtin.objects()
+    assert (default["metadata"]["namespace"], default["metadata"]["name"]) == (
+        "fleet-system", "default",
+    )  # fmt: skip
+    PLACEMENT_POLICY.rules.default(default)
+    PLACEMENT_POLICY.rules.validate(default, None)
+    assert builtin.objects()[0] != default
+
+
+def test_a_name_of_a_placement_belongs_to_one_workload():
+    assert name_of("Job", "train") == "job-train"
+    assert name_of("Job", "a-b") != name_of("JobA", "b")

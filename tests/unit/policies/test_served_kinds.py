@@ -1,0 +1,189 @@
+"""The kinds as the fleet's kernel serves them: defaults, refusals, status, tables, explain."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+
+import policies
+from fleet.apiserver.kinds import CustomKind
+from fleet.apiserver.outgoing import error_response
+from fleet.errors import ApiError
+from fleet.gateway import own
+from fleet.kube.wire import Request, UserInfo
+from fleet.store.memory import MemoryBackend
+from fleet.store.objects import ObjectStore
+from fleet.store.sequencer import Sequencer
+
+ROOT = "/apis/fleet.dev/v1alpha1"
+POLICIES = f"{ROOT}/namespaces/default/placementpolicies"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+ADMIN = UserInfo("admin")
+
+
+def now():
+    return datetime(2026, 11, 29, tzinfo=UTC)
+
+
+@pytest.fixture
+async def call():
+    custom = [
+        CustomKind(k.resource, k.openapi, columns=k.columns, status=k.status, rules=k.rules)
+        for k in policies.kinds()
+    ]
+    uids = (f"uid-{number}" for number in range(1000))
+    rng = random.Random(1)
+    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:
+        await own.first_objects(store, now=now(), uid=lambda: next(uids), rng=rng)
+        kernel = own.build(
+            store,
+            custom,
+            openapi=own.OwnOpenApi(policies.openapi_document()),
+            now=now,
+            uid=lambda: next(uids),
+            rng=rng,
+            server_address="",
+        )
+
+        async def send(method, path, body=None, *, query=(), accept="application/json", kind=""):
+            headers = {"accept": accept, "content-type": kind or "application/json"}
+            request = Request(
+                method, path, tuple(query), headers=headers, user=ADMIN,
+                body=b"" if body is None else orjson.dumps(body),
+            )  # fmt: skip
+            try:
+                response = await kernel.handle(request)
+            except ApiError as error:
+                response = error_response(error)
+            raw = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+            return response.status, orjson.loads(raw)
+
+        yield send
+
+
+def policy(name="gang", **spec):
+    return {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+async def test_a_policy_is_stored_with_its_defaults(call):
+    status, made = await call("POST", POLICIES, policy(mode="Split"))
+    assert status == 201
+    assert made["spec"]["mode"] == "Split"
+    assert made["spec"]["failover"]["tolerate"] == "5m"
+    assert made["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict", None])
+async def test_an_unknown_field_is_an_error_whatever_the_client_asks_for(call, validation):
+    query = [("fieldValidation", validation)] if validation else []
+    status, answer = await call("POST", POLICIES, policy(gang={"maxCluster": 3}), query=query)
+    assert status == 422
+    (cause,) = answer["details"]["causes"]
+    assert cause == {
+        "reason": "FieldValueInvalid",
+        "message": "unknown field, did you mean maxClusters?",
+        "field": "spec.gang.maxCluster",
+    }
+
+
+async def test_all_faults_come_in_one_answer_types_and_meaning_alike(call):
+    wrong = policy(mode="split", gang={"unit": "3", "plane": "x"}, objective={"maxPrice": "12"})
+    status, answer = await call("POST", POLICIES, wrong)
+    assert status == 422
+    assert [cause["field"] for cause in answer["details"]["causes"]] == [
+        "spec.mode",
+        "spec.gang.unit",
+        "spec.objective.maxPrice",
+    ]
+    assert (await call("GET", f"{POLICIES}/gang"))[0] == 404
+
+
+async def test_a_patch_is_judged_as_a_whole(call):
+    await call("POST", POLICIES, policy())
+    merge = "application/merge-patch+json"
+    status, answer = await call(
+        "PATCH", f"{POLICIES}/gang", {"spec": {"gang": {"unit": 0}}}, kind=merge
+    )
+    assert status == 422
+    assert answer["message"].endswith("spec.gang.unit: must be at least 1, not 0")
+    status, answer = await call(
+        "PATCH", f"{POLICIES}/gang", {"spec": {"gang": {"unit": 4}}}, kind=merge
+    )
+    assert (status, answer["spec"]["gang"]["unit"]) == (200, 4)
+
+
+async def test_a_field_taken_away_gets_its_default_again(call):
+    await call("POST", POLICIES, policy(gang={"unit": 4}))
+    body = {"spec": {"gang": {"unit": None}}}
+    _, answer = await call("PATCH", f"{POLICIES}/gang", body, kind="application/merge-patch+json")
+    assert answer["spec"]["gang"]["unit"] == 1
+
+
+async def test_the_status_is_written_beside_the_spec(call):
+    cluster = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": "idc-a"},
+        "spec": {"networks": {"parameterPlane": "roce-1"}}, "status": {"version": "given"},
+    }  # fmt: skip
+    status, made = await call("POST", f"{ROOT}/clusters", cluster)
+    assert (status, "status" in made) == (201, False)
+    made["status"] = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "version": "v1.36.3",
+        "summary": {"api": "ok", "nodes": 2, "accelerators": "h200", "free": "4"},
+    }
+    made["spec"] = {}
+    status, written = await call("PUT", f"{ROOT}/clusters/idc-a/status", made)
+    assert status == 200
+    assert written["spec"]["networks"] == {"parameterPlane": "roce-1"}
+    assert written["status"]["summary"]["free"] == "4"
+    _, table = await call("GET", f"{ROOT}/clusters", accept=TABLE)
+    names = [column["name"] for column in table["columnDefinitions"]]
+    (row,) = table["rows"]
+    shown = dict(zip(names, row["cells"], strict=True))
+    assert shown == {
+        "Name": "idc-a", "Ready": "True", "API": "ok", "Data": None, "Fresh": None,
+        "Version": "v1.36.3", "Nodes": 2, "Accelerators": "h200", "Free": "4", "$/H": None,
+        "Plane": "roce-1", "Age": "0s",
+    }  # fmt: skip
+
+
+async def test_placements_can_be_found_by_their_workload(call):
+    def placement(name, uid):
+        workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
+        return {
+            "apiVersion": "fleet.dev/v1alpha1", "kind": "Placement",
+            "metadata": {"name": f"job-{name}"}, "spec": {"workload": workload},
+        }  # fmt: skip
+
+    where = f"{ROOT}/namespaces/default/placements"
+    for name, uid in (("a", "u1"), ("b", "u2")):
+        assert (await call("POST", where, placement(name, uid)))[0] == 201
+    _, found = await call("GET", where, query=[("fieldSelector", "spec.workload.uid=u2")])
+    assert [each["metadata"]["name"] for each in found["items"]] == ["job-b"]
+
+
+async def test_the_document_is_served(call):
+    _, index = await call("GET", "/openapi/v3")
+    url = index["paths"]["apis/fleet.dev/v1alpha1"]["serverRelativeURL"]
+    path, _, query = url.partition("?")
+    status, document = await call("GET", path, query=[tuple(query.split("="))] if query else ())
+    assert status == 200
+    assert "dev.fleet.v1alpha1.Cluster" in document["components"]["schemas"]
+
+
+async def test_discovery_lists_the_kinds(call):
+    _, found = await call("GET", ROOT)
+    names = {row["name"]: row for row in found["resources"]}
+    assert {"clusters", "clusters/status", "placementpolicies", "pricebooks", "placements"} <= set(
+        names
+    )
+    assert names["placementpolicies"]["shortNames"] == ["pp"]
+    assert names["clusters"]["categories"] == ["fleet"]
