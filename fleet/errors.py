@@ -1,7 +1,7 @@
 """The one error tree; anybody may import it.
 
     FleetError
-    ├─ ApiError                    knows its HTTP code, reason and details; the API edge makes a Status of it
+    ├─ ApiError                    knows code, reason and details; the API edge makes a Status of it
     │  ├─ BadRequest               400 BadRequest
     │  ├─ Unauthorized             401 Unauthorized
     │  ├─ Forbidden                403 Forbidden
@@ -26,8 +26,9 @@
     ├─ StoreError                  the object store cannot be opened, read or written
     └─ TestbedError                a test cluster that could not be built, started or stopped
 
-Wording follows upstream (k8s.io/apimachinery pkg/api/errors): `details.kind` holds the resource plural
-for NotFound, AlreadyExists, Conflict and Forbidden, and the Kind for Invalid.
+Wording follows upstream (k8s.io/apimachinery pkg/api/errors): `details.kind` holds the resource
+plural for NotFound, AlreadyExists, Conflict and Forbidden, and the Kind for Invalid. docs/errors.md
+says of each when it comes and what to do.
 """
 
 from __future__ import annotations
