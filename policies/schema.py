@@ -55,7 +55,9 @@ def open_copy(schema: Schema) -> Schema:
     """The shape and the defaults alone: nothing is refused or dropped by it.
 
     A kernel that checks with this leaves every fault to the rules, which name all of them at once
-    – unknown fields too, which a structural schema would silently prune.
+    – unknown fields too, which a structural schema would silently prune. Elements of lists get no
+    defaults in the stored object: `kubectl apply` compares lists as a whole, and would find a
+    change each time.
     """
     result: Schema = {k: v for k, v in schema.items() if k not in _CONSTRAINTS}
     if "properties" in schema:
@@ -66,7 +68,7 @@ def open_copy(schema: Schema) -> Schema:
         result["x-kubernetes-preserve-unknown-fields"] = True
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
-            result[key] = open_copy(schema[key])
+            result[key] = _without_defaults(open_copy(schema[key]))
     return result
 
 

@@ -72,7 +72,7 @@ def test_what_is_given_stays_as_it_is():
     obj = made(PLACEMENT_POLICY, {"gang": {"unit": 8}, "clusters": {"tiers": [{"name": "own"}]}})
     PLACEMENT_POLICY.rules.default(obj)
     assert obj["spec"]["gang"] == {"unit": 8, "maxClusters": 2}
-    assert obj["spec"]["clusters"]["tiers"] == [{"name": "own", "after": "0s"}]
+    assert obj["spec"]["clusters"]["tiers"] == [{"name": "own"}]
 
 
 @pytest.mark.parametrize("spec", [None, "text", [], {"gang": "text"}, {"gang": None}])
