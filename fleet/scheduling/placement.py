@@ -172,7 +172,7 @@ def replace_shards(
                 incumbents=frozenset(),
                 gap=gap,
                 kept=kept,
-                domain=plan.domain,
+                domain=plan.domain if kept else "",
             )
         )
         if isinstance(decided, Refusal):
@@ -263,6 +263,7 @@ def _best(
 ) -> _Answer | None:
     """The first tier, then the fewest clusters, with which it can be done at all."""
     order = sorted(usable, key=lambda c: (c.cluster not in question.incumbents, c.cluster))
+    place_of = {each.cluster: position for position, each in enumerate(order)}
     limit = question.ceiling if ceiling else None
     for tier in sorted({each.tier for each in order}):
         within = [each for each in order if each.tier <= tier]
@@ -275,7 +276,7 @@ def _best(
                 if found is None or (limit is not None and Cost.of(found.cost).micro > limit):
                     continue
                 chosen = tuple((there[position], units) for position, units in found.choice)
-                names = tuple((order.index(each), -units) for each, units in chosen)
+                names = tuple((place_of[each.cluster], -units) for each, units in chosen)
                 answers.append((found.cost, names, domain, chosen))
             if answers:
                 cost, _, domain, chosen = min(answers, key=lambda each: each[:2])

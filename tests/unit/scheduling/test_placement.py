@@ -365,6 +365,14 @@ def test_several_lost_shards_fill_their_own_gaps(build):
     assert spread(again) == {"e": (0, 2), "b": (2, 2), "d": (4, 3)}
 
 
+def test_a_gang_that_lost_everything_may_go_to_another_plane(build, fleet):
+    plan = ask(build.demand(6, SPLIT), fleet)
+    again = replace_shards(plan, {"idc-a", "idc-b"}, fleet[2:], generation=2, now_s=0.0)
+    assert spread(again) == {"cloud-c": (0, 6)}
+    assert again.domain == "vpc-9"
+    assert again.why_several == ""
+
+
 def test_losing_nothing_changes_nothing(build, fleet):
     plan = ask(build.demand(6, SPLIT), fleet)
     assert replace_shards(plan, set(), fleet, generation=2, now_s=0.0) == plan
