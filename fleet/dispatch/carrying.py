@@ -30,14 +30,13 @@ CARRIED: Final = (SERVICE_ACCOUNTS, CONFIG_MAPS, SECRETS)
 
 # Every namespace has its own of these.
 _NATIVE: Final = frozenset({(CONFIG_MAPS, "kube-root-ca.crt"), (SERVICE_ACCOUNTS, "default")})
-_TOKEN: Final = "kubernetes.io/service-account-token"  # noqa: S105 - the type's name
+_TOKEN: Final = "kubernetes.io/service-account-token"
 _CONTENT: Final = {
     CONFIG_MAPS: ("data", "binaryData"),
     SECRETS: ("type", "data"),
     SERVICE_ACCOUNTS: ("imagePullSecrets", "automountServiceAccountToken"),
 }
 _LEFT_BEHIND: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
-_MARKS: Final = (FLEET_ANNOTATION, COPY_ANNOTATION)
 
 
 class Reference(NamedTuple):
@@ -146,7 +145,7 @@ def updated(
     """The copy brought up to date and owned by `owner` besides; None when it is so already."""
     metadata = dict(present["metadata"])
     for field in ("labels", "annotations"):
-        metadata[field] = wanted["metadata"][field]
+        metadata[field] = {**(metadata.get(field) or {}), **wanted["metadata"][field]}
     owners = metadata.get("ownerReferences") or []
     if owner is not None and not any(each.get("uid") == owner["uid"] for each in owners):
         owners = [*owners, owner]

@@ -105,7 +105,26 @@ def probe() -> Object:
             "labels": {SHARD_LABEL: "probe"},
             "annotations": {INDEX_OFFSET_ANNOTATION: "2", COMPLETION_INDEX_ANNOTATION: "1"},
         },
-        "spec": {"containers": [{"name": "probe", "image": "probe"}], "restartPolicy": "Never"},
+        "spec": {
+            "containers": [
+                {
+                    "name": "probe",
+                    "image": "probe",
+                    # As a namespace may ask for that enforces the standard `restricted`, or quotas.
+                    "resources": {
+                        "requests": {"cpu": "1m", "memory": "1Mi"},
+                        "limits": {"cpu": "1m", "memory": "1Mi"},
+                    },
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "runAsNonRoot": True,
+                        "capabilities": {"drop": ["ALL"]},
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                }
+            ],
+            "restartPolicy": "Never",
+        },
     }
 
 

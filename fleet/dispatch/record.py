@@ -82,7 +82,7 @@ class Debt:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How far a workload is. `since` is when `phase` began."""
+    """How far a workload is. `since` is when `phase` began; `plane` is the planner's word."""
 
     generation: int = 0
     phase: Phase = "Queued"
@@ -94,6 +94,7 @@ class Record:
     lease_s: float = _DEFAULT_LEASE_S
     fencing: Fencing = "Controller"
     failures: int = 0
+    plane: str = ""
 
     @property
     def ended(self) -> bool:
@@ -145,6 +146,7 @@ def read(status: Mapping[str, Any]) -> Record:
         lease_s=seconds(status.get("lease")) or _DEFAULT_LEASE_S,
         fencing=status.get("fencing", "Controller"),
         failures=int(status.get("failures", 0)),
+        plane=status.get("plane", ""),
     )
 
 

@@ -99,7 +99,7 @@ class Workload:
 
     @property
     def service(self) -> str:
-        """The name of the Service that ranks are found by, a DNS label that begins with a letter."""
+        """The Service that ranks are found by: a DNS label that begins with a letter."""
         name = str(self.pod_spec.get("subdomain") or self.name)
         return name if _SERVICE_NAME.fullmatch(name) else f"job-{name.replace('.', '-')}"[:63]
 

@@ -30,10 +30,12 @@ _UNSCHEDULABLE: Final = "Unschedulable"
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod of a shard. `rank` is None for a pod without an index of its own."""
+    """A pod of a shard. `rank` is None for a pod without an index of its own; `numbered` is
+    whether the member gave it a global one."""
 
     name: str
     rank: int | None = None
+    numbered: bool = False
     bound: bool = False
     phase: str = "Pending"
     address: str = ""
@@ -189,6 +191,7 @@ def pod_view(pod: Mapping[str, Any], *, offset: int = 0) -> PodView:
     return PodView(
         name=metadata["name"],
         rank=_rank(metadata.get("annotations") or {}, offset),
+        numbered=GLOBAL_INDEX_ANNOTATION in (metadata.get("annotations") or {}),
         bound=bool(spec.get("nodeName")),
         phase=status.get("phase") or "Pending",
         address=status.get("podIP") or "",

@@ -1,0 +1,431 @@
+"""Acting: what `decisions` asks for, done in the members.
+
+Each act compares what is there with what should be and writes the difference, so that doing it
+again writes nothing. Names are deterministic and objects carry our marks: what has the name and not
+the marks is somebody else's, and the act is refused with that reason. A refusal says that it would
+not help to try again; anything else is raised and tried again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import orjson
+from cachetools import TTLCache
+
+from fleet.dispatch import carrying, environment, rendezvous, shape
+from fleet.dispatch.decisions import Act, Hold, Meet, Open, Remove, Renew, Stop
+from fleet.dispatch.leases import Leases, ShardKey, deadline_s
+from fleet.dispatch.looking import JOBS
+from fleet.dispatch.marks import (
+    FLEET_ANNOTATION,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    gate_name,
+    slice_name,
+)
+from fleet.dispatch.sight import Refused
+from fleet.errors import ApiError, Conflict, MemberStatus
+from fleet.kube.resources import GroupVersionResource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fleet.dispatch.premises import Premises
+    from fleet.dispatch.record import Record, Shard
+    from fleet.dispatch.remote import Remote
+    from fleet.dispatch.shape import Workload
+    from fleet.dispatch.sight import JobView, Sight
+
+Object = dict[str, Any]
+
+SERVICES: Final = GroupVersionResource("", "v1", "services")
+SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
+# Not to be asked for again as it was asked for; other errors may pass.
+_FINAL_CODES: Final = frozenset({400, 403, 404, 405, 413, 415, 422})
+_STOP_S: Final = 1
+_KNOWN: Final = 65536
+_KNOWN_S: Final = 60.0
+
+
+class Sources(Protocol):
+    """The fleet's own objects, as far as workloads refer to them."""
+
+    def get(self, gvr: GroupVersionResource, namespace: str, name: str) -> Object | None: ...
+
+
+class Actor:
+    def __init__(
+        self,
+        remote: Callable[[str], Remote | None],
+        *,
+        premises: Premises,
+        sources: Sources,
+        fleet: str,
+        leases: Leases,
+    ) -> None:
+        self._remote = remote
+        self._premises = premises
+        self._sources = sources
+        self._fleet = fleet
+        self._leases = leases
+        # What was seen to stand in members as it should; asked for again from time to time.
+        self._known: TTLCache[tuple[str, ...], bytes] = TTLCache(
+            maxsize=_KNOWN, ttl=_KNOWN_S, timer=leases.now
+        )
+
+    async def act(
+        self, act: Act, workload: Workload, record: Record, sights: Mapping[str, Sight]
+    ) -> Refused | None:
+        """Do it. Returns why it will not be, None when it is done or there was nothing to do.
+
+        Raises ApiError and TransportError for what may go better next time.
+        """
+        cluster = act.cluster if isinstance(act, Remove) else act.shard.cluster
+        remote = self._remote(cluster)
+        if remote is None:
+            return None  # the next look says that it is no member
+        try:
+            match act:
+                case Hold():
+                    return await self._hold(remote, act, workload, record)
+                case Renew():
+                    await self._renew(remote, act, workload)
+                case Meet():
+                    await self._meet(remote, act, workload, record, sights)
+                case Open():
+                    await self._open(remote, act, workload, record, sights)
+                case Stop():
+                    await self._set_deadline(remote, act.shard, act.job, workload, _STOP_S)
+                case Remove():
+                    await self._remove(remote, act, workload)
+        except ApiError as error:
+            if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
+                return Refused(_reason(error), str(error))
+            if error.http_code == 409 and not isinstance(error, _TakenError):
+                return None  # somebody wrote in between; the next look tells
+            raise
+        return None
+
+    # -- holds
+
+    async def _hold(
+        self, remote: Remote, act: Hold, workload: Workload, record: Record
+    ) -> Refused | None:
+        shard = act.shard
+        refused = (
+            await self._premises.namespace(remote, shard.cluster, workload.namespace)
+            or await self._clear_gate(remote, shard, workload)
+            or await self._service_is_free(remote, shard, workload)
+        )
+        if refused is not None:
+            return refused
+        refused = await self._carry(remote, shard, workload, owner=None)
+        if refused is not None:
+            return refused
+        whole = len(record.shards) == 1
+        numbered = False
+        if workload.indexed:
+            numbered, why = await self._premises.numbers_globally(
+                remote, shard.cluster, workload.namespace
+            )
+            if not numbered and not whole:
+                return Refused("NoGlobalIndex", why)
+        priority_class, refused = await self._premises.hold_class(remote, shard.cluster, workload)
+        if refused is not None:
+            return refused
+        terms = shape.Terms(
+            fleet=self._fleet,
+            deadline_s=act.deadline_s,
+            backoff_limit=max(workload.ask().backoff_limit - record.failures, 0),
+            whole=whole,
+            global_index=numbered,
+            priority_class=priority_class,
+            names_from=lambda source: self._names_from(workload.namespace, source),
+        )
+        job = shape.job_of(workload, shard, terms)
+        self._leases.granted(self._key(shard, workload), act.deadline_s)
+        made = await remote.create(JOBS, workload.namespace, job)
+        return await self._carry(remote, shard, workload, owner=_owner(made))
+
+    async def _clear_gate(self, remote: Remote, shard: Shard, workload: Workload) -> Refused | None:
+        """A gate that stands before its Job does is of another time: nobody may pass it."""
+        name = gate_name(shard.name(workload.name))
+        gate = await remote.get(carrying.CONFIG_MAPS, workload.namespace, name)
+        if gate is None:
+            return None
+        if not self._is_ours(gate):
+            return _taken(shard.cluster, "ConfigMap", name)
+        await remote.delete(
+            carrying.CONFIG_MAPS, workload.namespace, name, uid=gate["metadata"]["uid"]
+        )
+        return None
+
+    async def _service_is_free(
+        self, remote: Remote, shard: Shard, workload: Workload
+    ) -> Refused | None:
+        if not workload.gang:
+            return None
+        present = await remote.get(SERVICES, workload.namespace, workload.service)
+        if present is None or self._is_ours(present):
+            return None
+        return _taken(shard.cluster, "Service", workload.service)
+
+    async def _carry(
+        self, remote: Remote, shard: Shard, workload: Workload, *, owner: Object | None
+    ) -> Refused | None:
+        """See that copies of what the pods refer to are there and up to date."""
+        for reference, wanted in self._copies(workload):
+            gvr, name = reference
+            known = ("copy", shard.cluster, gvr.resource, name, (owner or {}).get("uid", ""))
+            if owner is not None and self._knows(workload, known, wanted):
+                continue
+            present = await remote.get(gvr, workload.namespace, name)
+            if present is None:
+                if owner is not None:
+                    wanted["metadata"]["ownerReferences"] = [owner]
+                await remote.create(gvr, workload.namespace, wanted)
+            elif not carrying.is_copy(present, fleet=self._fleet):
+                return _taken(shard.cluster, wanted["kind"], name)
+            elif changed := carrying.updated(present, wanted, gvr, owner=owner):
+                await remote.update(gvr, changed)
+            if owner is not None:
+                self._note(workload, known, wanted)
+        return None
+
+    def _copies(self, workload: Workload) -> list[tuple[carrying.Reference, Object]]:
+        """What of the fleet's goes along, in the order in which it has to be there."""
+        wanted = carrying.references(workload.pod_spec)
+        for reference in list(wanted):
+            if reference.gvr == carrying.SERVICE_ACCOUNTS:
+                account = self._sources.get(reference.gvr, workload.namespace, reference.name)
+                wanted |= carrying.pull_secrets(account or {})
+        copies = []
+        for reference in sorted(wanted, key=lambda each: (carrying.CARRIED.index(each.gvr), each)):
+            source = self._sources.get(reference.gvr, workload.namespace, reference.name)
+            if source is None:
+                continue  # the member's own, or missing there as it is here
+            copied = carrying.copy_of(source, reference.gvr, fleet=self._fleet)
+            if copied is not None:
+                copies.append((reference, copied))
+        return copies
+
+    def _names_from(self, namespace: str, source: Mapping[str, Any]) -> list[str]:
+        """The variables that one entry of `envFrom` brings, where the fleet has its object."""
+        reference = carrying.source_of(source)
+        found = reference and self._sources.get(reference.gvr, namespace, reference.name)
+        prefix = source.get("prefix") or ""
+        return [prefix + key for key in (found or {}).get("data") or ()]
+
+    # -- leases
+
+    async def _renew(self, remote: Remote, act: Renew, workload: Workload) -> None:
+        self._leases.granted(self._key(act.shard, workload), act.seconds)
+        await self._set_deadline(remote, act.shard, act.job, workload, act.seconds)
+
+    async def _set_deadline(
+        self, remote: Remote, shard: Shard, job: JobView, workload: Workload, seconds: float
+    ) -> None:
+        """Have the Job end in `seconds`; to stop it, they are over by then."""
+        ends = (
+            _STOP_S if seconds <= _STOP_S else deadline_s(job, clock=remote.clock, seconds=seconds)
+        )
+        if job.deadline_s == ends:
+            return
+        await remote.merge(
+            JOBS,
+            workload.namespace,
+            shard.name(workload.name),
+            {"spec": {"activeDeadlineSeconds": ends}},
+            uid=job.uid,
+            revision=job.revision,
+        )
+
+    async def _remove(self, remote: Remote, act: Remove, workload: Workload) -> None:
+        await remote.delete(JOBS, workload.namespace, act.shard, uid=act.job.uid)
+
+    # -- gates and names
+
+    async def _meet(
+        self,
+        remote: Remote,
+        act: Meet,
+        workload: Workload,
+        record: Record,
+        sights: Mapping[str, Sight],
+    ) -> None:
+        shard = act.shard
+        owner = self._owner_of(shard, act.job, workload)
+        refused = await self._carry(remote, shard, workload, owner=owner)
+        if refused is not None:
+            raise _TakenError(refused.message)
+        if not workload.gang:
+            return
+        metadata = self._metadata(shard, workload, owner)
+        service = rendezvous.service(workload.service, metadata)
+        peers = rendezvous.peers_of(workload.name, record.shards, sights)
+        name = shard.name(workload.name)
+        slices = rendezvous.slices(workload.service, name, peers, metadata)
+        known = ("meet", shard.cluster, act.job.uid)
+        if self._knows(workload, known, slices):
+            return
+        await self._ensure(remote, SERVICES, service, workload.namespace, fields=())
+        for each in slices:
+            await self._ensure(remote, SLICES, each, workload.namespace, fields=("endpoints",))
+        await self._drop_slices(remote, slices, name, workload)
+        self._note(workload, known, slices)
+
+    async def _drop_slices(
+        self, remote: Remote, wanted: list[Object], shard: str, workload: Workload
+    ) -> None:
+        """Slices that fewer addresses have made superfluous."""
+        names = {each["metadata"]["name"] for each in wanted}
+        labels = f"{rendezvous.SERVICE_LABEL}={workload.service}"
+        for present in await remote.list(SLICES, workload.namespace, labels=labels):
+            name = present["metadata"]["name"]
+            if name.startswith(slice_name(shard)) and name not in names and self._is_ours(present):
+                uid = present["metadata"]["uid"]
+                await remote.delete(SLICES, workload.namespace, name, uid=uid)
+
+    async def _open(
+        self,
+        remote: Remote,
+        act: Open,
+        workload: Workload,
+        record: Record,
+        sights: Mapping[str, Sight],
+    ) -> None:
+        shard = act.shard
+        gang = self._gang(workload, record, sights)
+        known = ("gate", shard.cluster, act.job.uid)
+        if self._knows(workload, known, [gang.generation, gang.shards, *map(str, gang.peers)]):
+            return
+        name = gate_name(shard.name(workload.name))
+        present = await remote.get(carrying.CONFIG_MAPS, workload.namespace, name)
+        offset = 0 if self._numbered(act.shard, sights) else shard.first
+        data = environment.gate_data(
+            gang,
+            cluster=shard.cluster,
+            index=shard.index,
+            offset=offset,
+            lead=environment.lead_for(gang, (present or {}).get("data")),
+        )
+        owner = self._owner_of(shard, act.job, workload)
+        gate = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**self._metadata(shard, workload, owner), "name": name},
+            "data": data,
+        }
+        await self._ensure(remote, carrying.CONFIG_MAPS, gate, workload.namespace, fields=("data",))
+        self._note(workload, known, [gang.generation, gang.shards, *map(str, gang.peers)])
+
+    def _numbered(self, shard: Shard, sights: Mapping[str, Sight]) -> bool:
+        sight = sights.get(shard.cluster)
+        return shard.first == 0 or bool(sight and any(pod.numbered for pod in sight.pods))
+
+    def _gang(
+        self, workload: Workload, record: Record, sights: Mapping[str, Sight]
+    ) -> environment.Gang:
+        pod_spec = workload.pod_spec
+        gang = workload.gang
+        return environment.Gang(
+            job=workload.name,
+            generation=record.generation,
+            domain=record.plane,
+            shards=len(record.shards),
+            nodes=workload.nodes,
+            service=workload.service if gang else "",
+            port=shape.port_of(pod_spec),
+            processes=shape.processes_of(pod_spec),
+            peers=rendezvous.peers_of(workload.name, record.shards, sights) if gang else (),
+        )
+
+    async def _ensure(
+        self,
+        remote: Remote,
+        gvr: GroupVersionResource,
+        wanted: Object,
+        namespace: str,
+        *,
+        fields: tuple[str, ...],
+    ) -> None:
+        """Create the object, or bring `fields` of ours up to date. Raises an ApiError where
+        somebody else has the name."""
+        name = wanted["metadata"]["name"]
+        present = await remote.get(gvr, namespace, name)
+        if present is None:
+            await remote.create(gvr, namespace, wanted)
+            return
+        if not self._is_ours(present):
+            raise _TakenError(f"{gvr.resource} {namespace}/{name} is not the fleet's")
+        changed = dict(present)
+        owners = present["metadata"].get("ownerReferences") or []
+        mine = wanted["metadata"]["ownerReferences"]
+        if not any(each.get("uid") == mine[0]["uid"] for each in owners):
+            changed["metadata"] = {**present["metadata"], "ownerReferences": [*owners, *mine]}
+        changed |= {field: wanted[field] for field in fields}
+        if changed != present:
+            await remote.update(gvr, changed)
+
+    # -- marks
+
+    def _metadata(self, shard: Shard, workload: Workload, owner: Object) -> Object:
+        return {
+            "namespace": workload.namespace,
+            "labels": {**shape.labels_of(workload, shard), MANAGED_BY_LABEL: MANAGED_BY},
+            "annotations": {FLEET_ANNOTATION: self._fleet},
+            "ownerReferences": [owner],
+        }
+
+    def _is_ours(self, obj: Mapping[str, Any]) -> bool:
+        annotations = (obj.get("metadata") or {}).get("annotations") or {}
+        return annotations.get(FLEET_ANNOTATION) == self._fleet
+
+    def _owner_of(self, shard: Shard, job: JobView, workload: Workload) -> Object:
+        name = shard.name(workload.name)
+        return _owner({"metadata": {"name": name, "uid": job.uid}})
+
+    def _key(self, shard: Shard, workload: Workload) -> ShardKey:
+        return ShardKey(shard.cluster, workload.namespace, shard.name(workload.name))
+
+    # -- memory
+
+    def _knows(self, workload: Workload, key: tuple[str, ...], value: Any) -> bool:
+        return self._known.get((workload.uid, *key)) == _fingerprint(value)
+
+    def _note(self, workload: Workload, key: tuple[str, ...], value: Any) -> None:
+        self._known[(workload.uid, *key)] = _fingerprint(value)
+
+
+class _TakenError(Conflict):
+    """A name that is somebody else's, found where nothing can be refused any more."""
+
+
+def _owner(job: Mapping[str, Any]) -> Object:
+    """The ownerReference of what goes with a shard's Job in its member."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "blockOwnerDeletion": True,
+    }
+
+
+def _taken(cluster: str, kind: str, name: str) -> Refused:
+    return Refused(
+        "NameTaken",
+        f"{cluster} has a {kind} {name} of its own in that namespace; it was not touched: "
+        "rename one of them",
+    )
+
+
+def _reason(error: ApiError) -> str:
+    if isinstance(error, MemberStatus):
+        return str(error.status.get("reason") or "Refused")
+    return error.reason
+
+
+def _fingerprint(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

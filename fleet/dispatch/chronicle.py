@@ -1,0 +1,127 @@
+"""Events at the gateway: what happens to a workload, for `kubectl describe`.
+
+One Event for each thing that happened, by a name made of it; a repetition counts it up. An Event
+that cannot be written is let go: the record says the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from fleet.dispatch.record import text_of
+from fleet.errors import AlreadyExists, ApiError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fleet.dispatch.record import Record
+    from fleet.dispatch.shape import Workload
+    from fleet.kube.resources import Resource
+    from fleet.store.objects import ObjectStore
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+_SOURCE: Final = "fleet-dispatch"
+_TROUBLE: Final = frozenset({"Lost", "Failed", "Evicted"})
+
+
+class Chronicle:
+    def __init__(
+        self,
+        store: ObjectStore,
+        events: Resource,
+        *,
+        uid: Callable[[], str],
+        now: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._uid = uid
+        self._now = now
+
+    async def note(self, workload: Workload, before: Record, after: Record) -> None:
+        """Write down what changed from one record to the next."""
+        for kind, reason, message in happenings(before, after):
+            await self.tell(workload, kind, reason, message)
+
+    async def tell(self, workload: Workload, kind: str, reason: str, message: str) -> None:
+        """One Event about the workload."""
+        digest = sha256(f"{workload.uid}/{reason}/{message}".encode()).hexdigest()[:16]
+        name = f"{workload.name}.{digest}"
+        now = text_of(self._now())
+        event: Object = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": name,
+                "namespace": workload.namespace,
+                "uid": self._uid(),
+                "creationTimestamp": now,
+            },
+            "involvedObject": {
+                "apiVersion": workload.obj["apiVersion"],
+                "kind": workload.obj["kind"],
+                "namespace": workload.namespace,
+                "name": workload.name,
+                "uid": workload.uid,
+            },
+            "type": kind,
+            "reason": reason,
+            "message": message[:1024],
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "source": {"component": _SOURCE},
+            "reportingComponent": _SOURCE,
+            "reportingInstance": "",
+        }
+
+        def again(obj: Object) -> Object:
+            obj["count"] = int(obj.get("count") or 1) + 1
+            obj["lastTimestamp"] = now
+            return obj
+
+        try:
+            try:
+                await self._store.create(self._events, event)
+            except AlreadyExists:
+                await self._store.rewrite(
+                    self._events, namespace=workload.namespace, name=name, change=again
+                )
+        except (ApiError, StoreError) as error:
+            log.info("event %s of %s was not written: %s", reason, workload.name, error)
+
+
+def happenings(before: Record, after: Record) -> Iterator[tuple[str, str, str]]:
+    """(type, reason, message) of what happened between two records."""
+    earlier = {(each.cluster, each.generation): each.state for each in before.shards}
+    for shard in after.shards:
+        was = earlier.get((shard.cluster, shard.generation))
+        if shard.state != was and shard.state in _TROUBLE and shard.message:
+            yield "Warning", f"Shard{shard.state}", shard.message
+    if before.phase == after.phase:
+        return
+    where = ", ".join(f"{shard.count} in {shard.cluster}" for shard in after.shards)
+    match after.phase:
+        case "Holding":
+            yield "Normal", "Holding", f"holding {where}"
+        case "Committed":
+            yield "Normal", "Committed", f"all parts are held and may start: {where}"
+        case "Running":
+            yield "Normal", "Running", f"all pods have started: {where}"
+        case "Succeeded":
+            yield "Normal", "Completed", "Job completed"
+        case "Failed":
+            yield "Warning", after.reason or "Failed", after.message
+        case "Queued" | "Lost" if after.message:
+            yield (
+                "Warning" if after.reason != "Suspended" else "Normal",
+                after.reason,
+                after.message,
+            )
+        case _:
+            return

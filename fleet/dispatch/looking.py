@@ -1,0 +1,120 @@
+"""Looking: what stands in the members of one workload's shards, and of what is owed.
+
+Asked of the members directly, not of caches: a commit rests on it. All members at once, each with
+its own deadline; one that does not answer gives a sight that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from fleet.dispatch.leases import Leases, ShardKey
+from fleet.dispatch.sight import PodView, Sight, is_ours, job_view, pod_view
+from fleet.errors import ApiError, TransportError
+from fleet.kube.resources import GroupVersionResource
+from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleet.dispatch.record import Debt, Record, Shard
+    from fleet.dispatch.remote import Remote
+    from fleet.dispatch.shape import Workload
+
+JOBS: Final = GroupVersionResource("batch", "v1", "jobs")
+PODS: Final = GroupVersionResource("", "v1", "pods")
+
+
+class Departures(Protocol):
+    """What is remembered of shards' Jobs that were seen to go."""
+
+    def went_unfinished(self, key: ShardKey) -> bool:
+        """Whether the Job was seen to be deleted before it had finished."""
+
+
+class Seen(NamedTuple):
+    """Sights of shards by cluster, and of debts by cluster and name."""
+
+    shards: dict[str, Sight]
+    debts: dict[tuple[str, str], Sight]
+
+
+class Looker:
+    def __init__(
+        self,
+        remote: Callable[[str], Remote | None],
+        *,
+        fleet: str,
+        leases: Leases,
+        departures: Departures,
+    ) -> None:
+        """`remote` gives the API of a member, None for a name that is no member's."""
+        self._remote = remote
+        self._fleet = fleet
+        self._leases = leases
+        self._departures = departures
+
+    async def look(self, workload: Workload, record: Record) -> Seen:
+        """Every shard and every debt of the record, as they are now."""
+        async with asyncio.TaskGroup() as group:
+            shards = {
+                shard.cluster: group.create_task(
+                    self._shard(workload, record, shard), name=f"look at {shard.cluster}"
+                )
+                for shard in record.shards
+                if shard.state != "Lost"
+            }
+            debts = {
+                (debt.cluster, debt.shard): group.create_task(
+                    self._debt(workload, record, debt), name=f"look at {debt.cluster}"
+                )
+                for debt in record.owed
+            }
+        return Seen(
+            {cluster: task.result() for cluster, task in shards.items()},
+            {key: task.result() for key, task in debts.items()},
+        )
+
+    async def _shard(self, workload: Workload, record: Record, shard: Shard) -> Sight:
+        name = shard.name(workload.name)
+        sight = await self._job(workload, record, shard.cluster, name)
+        if sight.job is None or not (shard.live or shard.to_come):
+            return sight
+        remote = self._remote(shard.cluster)
+        assert remote is not None  # it answered
+        try:
+            pods = await self._pods(remote, workload, name, offset=shard.first)
+        except (ApiError, TransportError) as error:
+            return replace(sight, reached=False, why=str(error))
+        return replace(sight, pods=pods)
+
+    async def _debt(self, workload: Workload, record: Record, debt: Debt) -> Sight:
+        return await self._job(workload, record, debt.cluster, debt.shard)
+
+    async def _job(self, workload: Workload, record: Record, cluster: str, name: str) -> Sight:
+        key = ShardKey(cluster, workload.namespace, name)
+        remote = self._remote(cluster)
+        until = self._leases.until(key, lease_s=record.lease_s)
+        if remote is None:
+            return Sight(cluster, member=False, leased_until=until)
+        try:
+            obj = await remote.get(JOBS, workload.namespace, name)
+        except (ApiError, TransportError) as error:
+            return Sight(cluster, why=str(error), leased_until=until)
+        sight = Sight(cluster, reached=True, clock=remote.clock, leased_until=until)
+        if obj is None:
+            return replace(sight, unfinished=self._departures.went_unfinished(key))
+        if not is_ours(obj, fleet=self._fleet, workload_uid=workload.uid, shard=name):
+            return replace(sight, foreign=f"{cluster} has a Job {name} that is not the fleet's")
+        sight = replace(sight, job=job_view(obj))
+        self._leases.seen(key, sight.left_s())
+        return replace(sight, leased_until=self._leases.until(key, lease_s=record.lease_s))
+
+    async def _pods(
+        self, remote: Remote, workload: Workload, name: str, *, offset: int
+    ) -> tuple[PodView, ...]:
+        labels = f"{SHARD_LABEL}={name},{WORKLOAD_UID_LABEL}={workload.uid}"
+        pods = await remote.list(PODS, workload.namespace, labels=labels)
+        return tuple(pod_view(pod, offset=offset) for pod in pods)

@@ -1,0 +1,198 @@
+"""What a member must have before a shard can stand in it: a namespace that takes the fleet's work,
+global indexes, a priority that does not preempt.
+
+The fleet dispatches only into namespaces it made itself or that say `fleet.dev/accept: "true"`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from fleet.dispatch import ranks, shape
+from fleet.dispatch.marks import (
+    ACCEPT_LABEL,
+    FLEET_ANNOTATION,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+)
+from fleet.dispatch.sight import Refused
+from fleet.errors import ApiError
+from fleet.kube.resources import GroupVersionResource
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from fleet.dispatch.remote import Remote
+    from fleet.dispatch.shape import Workload
+
+Object = dict[str, Any]
+
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+PODS: Final = GroupVersionResource("", "v1", "pods")
+PRIORITY_CLASSES: Final = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
+_PROBE_EVERY_S: Final = 0.2
+_PROBES: Final = 25
+
+
+class Offers(Protocol):
+    """What members serve."""
+
+    def serves(self, cluster: str, gvr: GroupVersionResource) -> bool: ...
+
+
+class Premises:
+    def __init__(
+        self,
+        *,
+        fleet: str,
+        offers: Offers,
+        priority_of: Callable[[str], int | None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`priority_of` gives the value of a PriorityClass of the fleet, None without one."""
+        self._fleet = fleet
+        self._offers = offers
+        self._priority_of = priority_of
+        self._sleep = sleep
+
+    # -- namespaces
+
+    async def namespace(self, remote: Remote, cluster: str, name: str) -> Refused | None:
+        """See that the namespace is there and takes the fleet's work."""
+        present = await remote.get(NAMESPACES, "", name)
+        if present is None:
+            await remote.create(NAMESPACES, "", self._namespace(name))
+            return None
+        return not_accepted(cluster, present)
+
+    def _namespace(self, name: str) -> Object:
+        return {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": name,
+                "labels": {ACCEPT_LABEL: "true", MANAGED_BY_LABEL: MANAGED_BY},
+                "annotations": {FLEET_ANNOTATION: self._fleet},
+            },
+        }
+
+    # -- ranks
+
+    async def numbers_globally(
+        self, remote: Remote, cluster: str, namespace: str
+    ) -> tuple[bool, str]:
+        """Whether pods of shards get global indexes there, and why not.
+
+        Where the member has the API for it, the policy is put there and waited for.
+        """
+        version = self._policy_version(cluster)
+        if version is not None:
+            await self._install(remote, version)
+        why = ""
+        for attempt in range(_PROBES if version is not None else 1):
+            if attempt:
+                await self._sleep(_PROBE_EVERY_S)
+            try:
+                pod = await remote.create(PODS, namespace, ranks.probe(), dry_run=True)
+            except ApiError as error:
+                # A namespace that was just made refuses pods until it has its ServiceAccount.
+                why = f"{cluster} refuses a pod to ask with: {error}"
+                continue
+            if ranks.numbers_globally(pod):
+                return True, ""
+            why = (
+                f"{cluster} does not number pods over all shards: it has no MutatingAdmissionPolicy"
+                if version is None
+                else f"{cluster} has the policy {ranks.NAME}, and it does not work there"
+            )
+        return False, why
+
+    def _policy_version(self, cluster: str) -> str | None:
+        for version in ranks.VERSIONS:
+            gvr = GroupVersionResource(ranks.GROUP, version, ranks.POLICIES)
+            if self._offers.serves(cluster, gvr):
+                return version
+        return None
+
+    async def _install(self, remote: Remote, version: str) -> None:
+        for resource, wanted in (
+            (ranks.POLICIES, ranks.policy(version)),
+            (ranks.BINDINGS, ranks.binding(version)),
+        ):
+            gvr = GroupVersionResource(ranks.GROUP, version, resource)
+            present = await remote.get(gvr, "", wanted["metadata"]["name"])
+            if present is None:
+                try:
+                    await remote.create(gvr, "", wanted)
+                except ApiError as error:
+                    if error.http_code != 409:  # another dispatch was first
+                        raise
+            elif not _has(present["spec"], wanted["spec"]):
+                await remote.update(gvr, {**present, "spec": wanted["spec"]})
+
+    # -- priority
+
+    async def hold_class(
+        self, remote: Remote, cluster: str, workload: Workload
+    ) -> tuple[str, Refused | None]:
+        """The class of the shard's pods, "" where the member knows no priorities."""
+        if not self._offers.serves(cluster, PRIORITY_CLASSES):
+            return "", None
+        name = shape.hold_class(workload)
+        users = workload.pod_spec.get("priorityClassName")
+        value = self._priority_of(users) if users else 0
+        if value is None:
+            return "", Refused("NoPriorityClass", f"the fleet has no PriorityClass {users}")
+        labels = {MANAGED_BY_LABEL: MANAGED_BY}
+        metadata = {"labels": labels, "annotations": {FLEET_ANNOTATION: self._fleet}}
+        wanted = shape.priority_class(name, value=value, metadata=metadata)
+        present = await remote.get(PRIORITY_CLASSES, "", name)
+        if present is not None and not _same_class(present, wanted):
+            if (present["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
+                message = f"{cluster} has a PriorityClass {name} of its own that is another one"
+                return "", Refused("NameTaken", message)
+            uid = present["metadata"]["uid"]
+            await remote.delete(PRIORITY_CLASSES, "", name, uid=uid, propagation="Background")
+            present = None
+        if present is None:
+            try:
+                await remote.create(PRIORITY_CLASSES, "", wanted)
+            except ApiError as error:
+                if error.http_code != 409:
+                    raise
+        return name, None
+
+
+def not_accepted(cluster: str, namespace: Mapping[str, Any]) -> Refused | None:
+    """Why the fleet may not work in a member's namespace, None where it may."""
+    metadata = namespace["metadata"]
+    name = metadata["name"]
+    if metadata.get("deletionTimestamp"):
+        return Refused("NamespaceEnds", f"namespace {name} of {cluster} is being deleted")
+    if (metadata.get("labels") or {}).get(ACCEPT_LABEL) == "true":
+        return None
+    return Refused(
+        "NotAccepted",
+        f"namespace {name} of {cluster} is not the fleet's; to let fleet workloads in: "
+        f'kubectl label namespace {name}.{cluster} {ACCEPT_LABEL}="true"',
+    )
+
+
+def _same_class(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(present.get(field) == wanted[field] for field in ("value", "preemptionPolicy"))
+
+
+def _has(present: Any, wanted: Any) -> bool:
+    """Whether everything wanted is there; a server adds defaults."""
+    if isinstance(wanted, dict):
+        return isinstance(present, dict) and all(
+            _has(present.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(present, list)
+            and len(present) == len(wanted)
+            and all(map(_has, present, wanted))
+        )
+    return bool(present == wanted)

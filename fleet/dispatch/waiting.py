@@ -1,0 +1,229 @@
+"""Workloads that wait for a place, asked about one after the other.
+
+One task asks the planner, the most urgent workload first, and stores each answer before the next
+question, so that no two plans are made of the same room (karmada#1385). It goes round when
+something changed that could give a place – capacity, a member, a policy, another workload that let
+go – and never only because time has passed, unless the planner or a bar named the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from fleet.dispatch import record as records
+from fleet.dispatch.planning import Question
+from fleet.dispatch.shape import Workload
+from fleet.errors import ApiError, Conflict, FleetError, Invalid, NotFound
+from policies import PLACEMENT
+from policies.placement import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fleet.dispatch.bars import Bars
+    from fleet.dispatch.chronicle import Chronicle
+    from fleet.dispatch.planning import Answer, Planner
+    from fleet.dispatch.reconciler import Key
+    from fleet.dispatch.record import Record
+    from fleet.kube.resources import Resource
+    from fleet.store.entry import Entry
+    from fleet.store.objects import ObjectStore
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+_SETTLE_S: Final = 0.1  # news comes in crowds
+
+
+class Waiting:
+    def __init__(
+        self,
+        store: ObjectStore,
+        jobs: Resource,
+        *,
+        planner: Planner,
+        bars: Bars,
+        barred: Callable[[str], Mapping[str, str]],
+        chronicle: Chronicle,
+        now: Callable[[], float],
+    ) -> None:
+        """`barred` says of a namespace which clusters do not take its work, and why."""
+        self._store = store
+        self._jobs = jobs
+        self._planner = planner
+        self._bars = bars
+        self._barred = barred
+        self._chronicle = chronicle
+        self._now = now
+        self._keys: dict[Key, None] = {}
+        self._news = asyncio.Event()
+
+    def add(self, key: Key) -> None:
+        """The workload wants a plan."""
+        if key not in self._keys:
+            self._keys[key] = None
+            self._news.set()
+
+    def discard(self, key: Key) -> None:
+        """It wants none any more."""
+        self._keys.pop(key, None)
+
+    def changed(self) -> None:
+        """Something may have made room."""
+        if self._keys:
+            self._news.set()
+
+    async def run(self) -> None:
+        """Ask whenever there is news, until cancelled."""
+        again_s: float | None = None
+        while True:
+            try:
+                async with asyncio.timeout(again_s):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(_SETTLE_S)
+            self._news.clear()
+            again_s = await self.round()
+
+    async def round(self) -> float | None:
+        """Ask about every workload that waits. Returns when to ask again at the latest."""
+        waits: list[float] = []
+        for key in self._in_order():
+            try:
+                wait_s = await self._ask(key)
+            except (Conflict, NotFound):
+                continue  # changed meanwhile: it will be named again
+            except FleetError as error:
+                log.warning("%s: no plan could be made: %s", key, error)
+                wait_s = 10.0
+            except Exception:
+                log.exception("%s: no plan could be made", key)
+                wait_s = 60.0
+            if wait_s is not None:
+                waits.append(wait_s)
+        return min(waits, default=None)
+
+    def _in_order(self) -> list[Key]:
+        found = {}
+        for key in list(self._keys):
+            entry = self._store.get(self._jobs, *key)
+            if entry is None:
+                self.discard(key)
+            else:
+                found[entry.uid] = (key, entry.parse())
+        ordered = self._planner.order([obj for _, obj in found.values()])
+        return [found[obj["metadata"]["uid"]][0] for obj in ordered]
+
+    async def _ask(self, key: Key) -> float | None:
+        job = self._store.get(self._jobs, *key)
+        placement = self._store.get(PLACEMENT.resource, key.namespace, name_of("Job", key.name))
+        if job is None or placement is None:
+            self.discard(key)
+            return None
+        workload = Workload(job.parse())
+        stored = placement.parse()
+        before = records.read(stored.get("status") or {})
+        ask = workload.ask()
+        if (
+            stored["spec"]["workload"]["uid"] != workload.uid
+            or not before.waiting
+            or before.unfenced(self._now())
+            or ask.suspended
+            or ask.deleting
+        ):
+            self.discard(key)
+            return None
+        question = Question(
+            workload=workload.obj,
+            placement=stored,
+            lost=frozenset(e.cluster for e in before.shards if e.state in ("Lost", "Evicted")),
+            barred={**self._barred(key.namespace), **self._bars.of(workload.uid)},
+            unsplittable=workload.unsplittable(),
+        )
+        try:
+            answer = await self._planner.plan(question)
+        except Invalid as error:
+            await self._refuse(workload, placement, before, error)
+            return None
+        await self._store_answer(workload, placement, before, answer)
+        if answer.placed:
+            self.discard(key)
+            return None
+        waits = (answer.retry_after_s, self._bars.next_s(workload.uid))
+        return min((each for each in waits if each is not None), default=None)
+
+    async def _store_answer(
+        self, workload: Workload, placement: Entry, before: Record, answer: Answer
+    ) -> None:
+        """The answer with what is the record's own kept. Raises Conflict."""
+        now = self._now()
+        told = records.read(answer.status)
+        after = records.replace(
+            told,
+            phase=before.phase,
+            since=before.since,
+            owed=before.owed,
+            failures=before.failures,
+            lease_s=answer.lease_s if answer.placed else before.lease_s,
+            fencing=answer.fencing if answer.placed else before.fencing,
+        )
+        if answer.placed:
+            _check(workload, before, after)
+            after = after.with_phase("QuotaHeld", now, message=told.message)
+        else:
+            reason = _placed_reason(answer.status) or "NoRoom"
+            after = records.replace(after, reason=reason, message=told.message)
+        await self._write(workload, placement, before, after, answer.spec, answer.status)
+
+    async def _refuse(
+        self, workload: Workload, placement: Entry, before: Record, error: ApiError
+    ) -> None:
+        after = records.replace(before, reason="Invalid", message=error.message)
+        stored = placement.parse()
+        await self._write(
+            workload, placement, before, after, stored["spec"], stored.get("status") or {}
+        )
+
+    async def _write(
+        self,
+        workload: Workload,
+        placement: Entry,
+        before: Record,
+        after: Record,
+        spec: Object,
+        status: Object,
+    ) -> None:
+        stored = placement.parse()
+        changed = {**stored, "spec": spec, "status": records.write(after, status)}
+        if changed == stored:
+            return
+        await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)
+        if after.waiting and (after.reason, after.message) != (before.reason, before.message):
+            await self._chronicle.tell(workload, "Warning", after.reason, after.message)
+
+
+def _check(workload: Workload, before: Record, after: Record) -> None:
+    """A plan must be of a later generation and give every rank to one shard; anything else is a
+    fault of the planner's, and carrying it out would break the gang."""
+    ranks = sorted((each.first, each.count) for each in after.shards)
+    covered = 0
+    for first, count in ranks:
+        if first != covered or count < 1:
+            break
+        covered += count
+    if covered != workload.nodes or after.generation <= before.generation:
+        raise ValueError(
+            f"no plan for {workload.nodes} ranks after generation {before.generation}: "
+            f"generation {after.generation} with {ranks}"
+        )
+
+
+def _placed_reason(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Placed":
+            return str(condition.get("reason") or "")
+    return ""
