@@ -142,10 +142,15 @@ async def test_a_log_is_followed_line_by_line(transport, east, pod):
     while b"ready\n" not in got:
         got += await anext(response.body)
     marker = os.urandom(4).hex()
-    with kwok.log_file(east.layout).open("a") as file:
-        file.write(f"2026-01-01T00:00:09.000000000Z stdout F {marker}\n")
-    while marker.encode() not in got:
-        got += await anext(response.body)
+    log = kwok.log_file(east.layout)
+    before = log.read_bytes()  # every pod of the member has this one log: leave it as it was
+    try:
+        with log.open("a") as file:
+            file.write(f"2026-01-01T00:00:09.000000000Z stdout F {marker}\n")
+        while marker.encode() not in got:
+            got += await anext(response.body)
+    finally:
+        log.write_bytes(before)
     assert got.startswith(b"member east\n")
     await response.aclose()
 
