@@ -2,7 +2,8 @@
 
 Aggregated discovery with ETags where the member has it, the legacy documents where not. A group
 version that cannot be had at the moment – an aggregated API server that is down, a member that is
-– keeps its last rows, marked stale: nothing disappears because it could not be asked.
+– keeps its last rows, marked stale, and so does a custom resource for as long as it is defined:
+nothing disappears because it could not be asked.
 """
 
 from __future__ import annotations
@@ -53,7 +54,15 @@ class Discovery:
             except (AttributeError, KeyError, TypeError) as error:
                 raise TransportError(f"{path} answered no discovery document") from error
         self.version = _text(version.value, "gitVersion")
-        return self._adopt(tuple(map(self._completed, found)))
+        return self._adopt(self._kept(tuple(map(self._completed, found))))
+
+    def documents(self) -> list[str]:
+        """Paths of the OpenAPI documents of what is served: `api/v1`, `apis/apps/v1`."""
+        return [
+            f"apis/{group.name}/{version.name}" if group.name else f"api/{version.name}"
+            for group in self.catalogue
+            for version in group.versions
+        ]
 
     def mark_stale(self) -> bool:
         """The member cannot be asked; whether that is news."""
@@ -75,6 +84,19 @@ class Discovery:
             rows = version.resources or (last.resources if last else ())
             versions.append(replace(version, resources=tuple(map(self._selectable, rows))))
         return replace(group, versions=tuple(versions))
+
+    def _kept(self, found: Catalogue) -> Catalogue:
+        """With the custom resources that were served and are still defined: an API server that has
+        just started leaves them out for a moment, and nothing of them is gone."""
+        served = {row.gvr for row in kube.rows(found)}
+        missing = [
+            row
+            for row in kube.rows(self.catalogue)
+            if row.gvr not in served and self._definitions.get(row.gvr) is not None
+        ]
+        for row in missing:
+            found = _with(found, row)
+        return found
 
     def _selectable(self, row: Resource) -> Resource:
         definition = self._definitions.get(row.gvr)
@@ -130,6 +152,22 @@ class Discovery:
             return kube.Version(name, kube.parse_resource_list(answer.value))
         except (ApiError, TransportError, AttributeError, KeyError, TypeError):
             return kube.Version(name, (), stale=True)
+
+
+def _with(groups: Catalogue, row: Resource) -> Catalogue:
+    """A catalogue with one row more; in a version of its own, stale, where there is none."""
+    gvr = row.gvr
+    group = kube.find_group(groups, gvr.group)
+    if group is None:
+        return (*groups, kube.Group(gvr.group, (kube.Version(gvr.version, (row,), stale=True),)))
+    known = group.version(gvr.version)
+    if known is None:
+        versions = (*group.versions, kube.Version(gvr.version, (row,), stale=True))
+    else:
+        more = replace(known, resources=(*known.resources, row))
+        versions = tuple(more if version is known else version for version in group.versions)
+    changed = replace(group, versions=versions)
+    return tuple(changed if each is group else each for each in groups)
 
 
 def _text(document: Any, key: str) -> str:

@@ -287,11 +287,12 @@ class Member:
             watch.reflector.freshness.retry.set()
 
     async def _discovering(self) -> None:
+        soon = iter(_AFTER_CHANGE_S)
         while True:
             self._discover.clear()
             try:
                 changed = await self.discover()
-                if await self.openapi.refresh():
+                if await self.openapi.refresh(served=self.discovery.documents()):
                     self._tell(self, "schemas")
             except (ApiError, TransportError) as error:
                 log.debug("%s: discovery: %s", self.name, error)
@@ -301,8 +302,13 @@ class Member:
                 changed = False
             if changed:
                 self._tell(self, "served")
-            if await _either(self._discover, self._to.rhythm.discover_every_s):
+                soon = iter(_AFTER_CHANGE_S)
+            wait_s = self._to.rhythm.discover_every_s
+            if not self.openapi.index.keys() >= set(self.discovery.documents()):
+                wait_s = next(soon, wait_s)  # documents follow what they describe
+            if await _either(self._discover, wait_s):
                 await self._settle()
+                soon = iter(_AFTER_CHANGE_S)
 
     async def discover(self) -> bool:
         """Ask what it serves; whether that changed. Raises ApiError, TransportError."""

@@ -12,7 +12,7 @@ from fleet.errors import TransportError
 from fleet.members import calls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Iterable, Mapping, MutableMapping
 
     from fleet.kube.wire import Handler
 
@@ -30,8 +30,12 @@ class OpenAPI:
         self._cache = cache
         self._etag = ""
 
-    async def refresh(self) -> bool:
-        """Ask for the index; whether it differs from before. Raises ApiError, TransportError."""
+    async def refresh(self, *, served: Iterable[str] = ()) -> bool:
+        """Ask for the index; whether it differs from before. Raises ApiError, TransportError.
+
+        What was known of the paths in `served` stays if the index lacks it: an API server that has
+        just started publishes its custom resources a moment later.
+        """
         headers = {"if-none-match": self._etag} if self._etag else {}
         answer = await calls.get(self._handler, _INDEX, timeout_s=_TIMEOUT_S, headers=headers)
         if answer.status == 304:
@@ -44,6 +48,8 @@ class OpenAPI:
             for path, entry in paths.items()
             if isinstance(entry, dict) and isinstance(entry.get("serverRelativeURL"), str)
         }
+        kept = {path: self.index[path] for path in served if path in self.index}
+        index = kept | index
         self._etag = next((v for k, v in answer.headers.items() if k.lower() == "etag"), "")
         changed = index != self.index
         self.index = index

@@ -22,6 +22,7 @@ from fleet.view import crossing
 from fleet.view.projection import patches
 from fleet.view.projection.patches import PatchTarget
 from fleet.view.selectors import unproject_field_selector, unproject_label_selector
+from fleet.view.world import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,6 +128,8 @@ class Forwarder:
     def _projector(self, call: Call) -> Projector:
         projector = self._world.projector(call.member.name, call.target.gvr)
         if projector is None:
+            if self._world.unheard([call.member.name]):
+                raise Unavailable.member(call.member.name, UNHEARD)
             raise NotFound.path()
         if call.target.subresource:
             return projector.subresource(call.target.subresource)

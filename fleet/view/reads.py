@@ -23,7 +23,7 @@ from fleet.members import calls
 from fleet.store.collection import Collection
 from fleet.store.entry import Entry
 from fleet.view import crossing, naming
-from fleet.view.world import READ_THROUGH
+from fleet.view.world import READ_THROUGH, UNHEARD
 
 if TYPE_CHECKING:
     import random
@@ -92,6 +92,7 @@ class Reads:
                 recent = not options.revision_given and not options.continue_
                 warnings = await merged.settle(self._freshness, recent=recent, members=read.members)
             collection = merged.collection
+        warnings += self._unheard(read, complete=complete)
         response = reading.list_response(
             collection,
             options,
@@ -122,7 +123,7 @@ class Reads:
                 rng=self._rng,
                 held=merged.reading(),
             )
-        response.warnings = warnings
+        response.warnings = warnings + self._unheard(read)
         return response
 
     async def get_object(self, read: Read, *, direct: Callable[[], Any] | None) -> Response:
@@ -171,6 +172,14 @@ class Reads:
             name=target.name,
             hint=self._elsewhere(target),
         )
+
+    def _unheard(self, read: Read, *, complete: bool = False) -> tuple[str, ...]:
+        """A warning for each member of which nothing is known yet; raises Unavailable instead when
+        the answer has to be complete."""
+        unheard = self._world.unheard(read.members)
+        if unheard and complete:
+            raise Unavailable.member(unheard[0], UNHEARD)
+        return tuple(f"{name}: not heard from yet, its objects are missing" for name in unheard)
 
     # -- sources
 

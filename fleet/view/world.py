@@ -9,6 +9,7 @@ kept unless somebody watches them.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from fleet.kube import discovery
@@ -17,9 +18,9 @@ from fleet.view.merged import Merged
 from fleet.view.projection import Projector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from fleet.kube.discovery import Catalogue
+    from fleet.kube.discovery import Catalogue, Version
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Handler
     from fleet.members.sink import Sink
@@ -35,6 +36,7 @@ ALWAYS_ON = (
     GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
 )
 READ_THROUGH = frozenset({("", "secrets")})
+UNHEARD = "it has not been heard from since the gateway started"
 IDLE_S = 600.0
 SWEEP_EVERY_S = 15.0
 
@@ -126,6 +128,12 @@ class World:
         """The members that serve a resource, by name."""
         return [self._members[name] for name in sorted(self._members) if gvr in self._served[name]]
 
+    def unheard(self, names: Iterable[str] | None = None) -> list[str]:
+        """Those of `names` (None: all) that have not said yet what they serve: members that were
+        down when the gateway started."""
+        wanted = self._members if names is None else names
+        return sorted(name for name in wanted if self._served.get(name) == {})
+
     def projector(self, member: str, gvr: GroupVersionResource) -> Projector | None:
         """The projector of a member's resource; None when the member does not serve it."""
         found = self._projectors.get((member, gvr))
@@ -141,7 +149,8 @@ class World:
     def catalogue(self) -> Catalogue:
         """The union of what the fleet itself and its members serve."""
         if self._catalogue is None:
-            sources = [self._own(), *(self._members[n].catalogue for n in sorted(self._members))]
+            members = (self._members[name] for name in sorted(self._members))
+            sources = [self._own(), *(_answerable(member.catalogue) for member in members)]
             self._catalogue = discovery.union(sources)
             self._rows = {row.gvr: row for row in discovery.rows(self._catalogue)}
         return self._catalogue
@@ -220,3 +229,20 @@ class World:
             return
         if member.name not in merged.sources:
             merged.attach(projector, lambda intake: member.watch(row, intake))
+
+
+def _answerable(catalogue: Catalogue) -> Catalogue:
+    """A member's catalogue as the merged view stands by it.
+
+    Clients take a stale version for a failed one and leave its kinds out (client-go's
+    `StaleGroupVersionError`). What is watched goes on being answered, from its last known state
+    and with a warning, so its version is not stale here.
+    """
+
+    def version(known: Version) -> Version:
+        kept = known.stale and any("watch" in row.verbs for row in known.resources)
+        return replace(known, stale=False) if kept else known
+
+    return tuple(
+        replace(group, versions=tuple(map(version, group.versions))) for group in catalogue
+    )

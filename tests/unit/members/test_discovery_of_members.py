@@ -207,3 +207,30 @@ def test_a_tap_reads_along_and_passes_everything_on(definitions, sink):
     assert [call for call, _ in sink.calls] == [
         "replace", "upsert", "progress", "replace", "upsert", "remove",
     ]  # fmt: skip
+
+
+async def test_a_custom_resource_stays_for_as_long_as_it_is_defined(
+    east: FakeCluster, found, definitions
+):
+    """An API server that has just started serves the built-in kinds alone for a moment."""
+    version = {"name": "v1", "served": True}
+    definitions.put(crd(version))
+    built_in = ("apps", "v1", ["deployments"], "Current")
+    east.routes["/api"] = aggregated(("", "v1", ["pods"], "Current"))
+    east.routes["/apis"] = aggregated(
+        built_in, ("example.com", "v1", ["widgets", "gadgets"], "Current")
+    )
+    await found.refresh()
+    assert WIDGETS in found.resources
+
+    # the group comes back without it, or not at all
+    for again in ([built_in], [built_in, ("example.com", "v1", ["gadgets"], "Current")]):
+        east.routes["/apis"] = aggregated(*again)
+        await found.refresh()
+        assert WIDGETS in found.resources, again
+
+    east.routes["/apis"] = aggregated(built_in)
+    definitions.drop("widgets.example.com")
+    assert await found.refresh()
+    assert WIDGETS not in found.resources
+    assert [group.name for group in found.catalogue] == ["", "apps"]

@@ -51,3 +51,19 @@ async def test_a_document_beyond_the_cache_is_served_all_the_same():
     documents = OpenAPI(serving("e", "A"), LRUCache(maxsize=4, getsizeof=len))
     await documents.refresh()
     assert b"3.0.0" in (await documents.document("api/v1") or b"")
+
+
+async def test_the_document_of_what_is_still_served_stays_known():
+    cluster = serving("e", "A")
+    documents = OpenAPI(cluster, {})
+    url = "/openapi/v3/apis/example.com/v1?hash=B"
+    whole = cluster.routes["/openapi/v3"]["paths"]
+    cluster.routes["/openapi/v3"] = {
+        "paths": {**whole, "apis/example.com/v1": {"serverRelativeURL": url}}
+    }
+    await documents.refresh()
+    cluster.routes["/openapi/v3"] = {"paths": whole}
+    assert not await documents.refresh(served=["api/v1", "apis/example.com/v1", "apis/none/v1"])
+    assert documents.index["apis/example.com/v1"] == url
+    assert await documents.refresh(served=["api/v1"])
+    assert list(documents.index) == ["api/v1"]
