@@ -14,7 +14,7 @@ import contextlib
 import ipaddress
 import random
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -32,6 +32,7 @@ from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 from virtualnode import resources
 from virtualnode.access import Audit, Everything, impersonated
+from virtualnode.actions import PodActions
 from virtualnode.addresses import ServiceAddresses
 from virtualnode.admission import PodAdmission, ServiceAdmission
 from virtualnode.events import Recorder
@@ -43,6 +44,7 @@ from virtualnode.objects import Objects
 from virtualnode.openapi import ReleasedOpenApi
 from virtualnode.reviews import Reviews
 from virtualnode.scheduler import Scheduler
+from virtualnode.streams.endpoints import PodStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-_HEALTH: Final = ("/livez", "/readyz", "/healthz")
+_HEALTH: Final = ("livez", "readyz", "healthz")
 _SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -121,6 +123,9 @@ class Cluster:
         self._controllers = Controllers(
             self._store, lambda: resources.ALL, writer, now=now, root_ca=spec.root_ca
         )
+        self._streams = PodStreams(
+            self.objects, lambda: self.kubelet, now=lambda: now().timestamp()
+        )
         self._kernel = Kernel(
             self._store,
             resources.ALL,
@@ -129,7 +134,11 @@ class Cluster:
             openapi=ReleasedOpenApi(resources.ALL),
             wall_clock=lambda: now().timestamp(),
             rng=rng,
-            special=(Reviews(authorizer or Everything()),),
+            special=(
+                Reviews(authorizer or Everything()),
+                self._streams,
+                PodActions(self.objects, now=now),
+            ),
             server_address=spec.server_address,
         )
         self._stack = contextlib.AsyncExitStack()
@@ -173,6 +182,7 @@ class Cluster:
                 ("jobs", jobs),
                 ("scheduler", Scheduler(objects, recorder, now=now)),
                 ("kubelet", self.kubelet),
+                ("streams", self._streams),
             )
         ]
 
@@ -184,11 +194,7 @@ class Cluster:
 
     async def handle(self, request: Request) -> Response:
         """Answer an API request of an authenticated caller."""
-        if request.path.startswith("/version") or request.path.split("/")[1] in (
-            "livez",
-            "readyz",
-            "healthz",
-        ):
+        if request.path == "/version" or request.path.split("/")[1] in _HEALTH:
             return self._about(request)
         caller = request.user
         request = impersonated(request)
@@ -253,8 +259,3 @@ class Cluster:
         obj = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
         with contextlib.suppress(AlreadyExists):
             await self.objects.create(resource, obj)
-
-
-def in_process(request: Request, *, user: Any) -> Request:
-    """A request as an in-process caller makes it."""
-    return replace(request, user=user)

@@ -114,8 +114,9 @@ class Scheduler:
         return True
 
     async def _unschedulable(self, pod: Object, message: str) -> None:
-        condition = {
+        condition: Object = {
             "type": "PodScheduled",
+            "lastProbeTime": None,
             "status": "False",
             "reason": "Unschedulable",
             "message": message,
@@ -153,7 +154,9 @@ async def bind(objects: Objects, key: Key, node: str, *, uid: str, now: datetime
             )
         status = pod["status"]
         scheduled = conditions.settle(
-            status.get("conditions"), {"type": "PodScheduled", "status": "True"}, now=now
+            status.get("conditions"),
+            {"type": "PodScheduled", "status": "True", "lastProbeTime": None},
+            now=now,
         )
         for condition in scheduled:
             if condition["type"] == "PodScheduled":

@@ -133,7 +133,8 @@ class Helper:
                 _become(message, fds, owner)
             except BaseException as error:
                 number = getattr(error, "errno", None) or 0
-                text = json.dumps({"errno": number, "text": str(error)})
+                why = getattr(error, "strerror", None) or str(error)
+                text = json.dumps({"errno": number, "text": why})
                 os.write(failed_write, text.encode()[:4096])
             os._exit(128)
         os.close(failed_write)
