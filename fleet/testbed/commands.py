@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.errors import TestbedError
-from fleet.testbed import admin, binaries, components, layout, processes
+from fleet.testbed import admin, binaries, components, embedded, layout, processes, shape
+from fleet.testbed.hosted import HostedCluster
 from fleet.testbed.local import LocalCluster
 from fleet.testbed.locking import locked
 
@@ -25,8 +26,17 @@ if TYPE_CHECKING:
 
     from fleet.testbed.shape import NodeShape
 
-PROVIDERS = ("local",)
+PROVIDERS = ("local", embedded.COMPONENT)
 _NAMES = ("east", "west", "north", "south")
+_LOCAL_HINTS = (
+    "Pods are played by kwok: a Job's pods complete after a second, unless annotated",
+    "  testbed.fleet.dev/run-for: forever   (or a time, e.g. 30s)",
+    "An exec in a pod runs on this machine, as nobody if you are root, else as you.",
+)
+_EMBEDDED_HINTS = (
+    "Pods are processes of yours on this machine, without any isolation; images are names only,",
+    "  so that a container has to say its command.",
+)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 
 
@@ -70,21 +80,14 @@ async def up(
     for name in chosen:
         _check_name(name)
     home = (home or layout.state_home()).absolute()
-    for program in components.ALL:
+    for program in components.ALL if provider == "local" else ():
         if program != components.GATEKEEPER:
             await binaries.ensure(program, progress=progress)
     async with _turn(home, progress):
+        _check_kinds(provider, chosen, home)
         networks = _networks(chosen, home)
         members = [
-            LocalCluster(
-                name,
-                root=home / name,
-                nodes=nodes,
-                network=networks[name],
-                outlive=True,
-                progress=progress,
-            )
-            for name in chosen
+            _member(provider, name, nodes, home / name, networks[name], progress) for name in chosen
         ]
         # An API server's first seconds fill a core; more at once than cores only delays them all.
         turn = asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2))
@@ -92,9 +95,31 @@ async def up(
     return await status(provider, names=chosen, home=home)
 
 
+def _member(
+    provider: str,
+    name: str,
+    nodes: Sequence[NodeShape] | None,
+    root: Path,
+    network: int,
+    progress: Callable[[str], None],
+) -> LocalCluster | HostedCluster:
+    if provider == embedded.COMPONENT:
+        return HostedCluster(
+            name, root=root, nodes=nodes or shape.DEFAULT, network=network, progress=progress
+        )
+    return LocalCluster(
+        name, root=root, nodes=nodes, network=network, outlive=True, progress=progress
+    )
+
+
 async def build(provider: str, *, progress: Callable[[str], None]) -> list[Path]:
-    """Have every program of the testbed and its tests here, built if need be; where they are."""
+    """Have every program of the testbed and its tests here, built if need be; where they are.
+
+    An embedded member needs none.
+    """
     _check_provider(provider)
+    if provider == embedded.COMPONENT:
+        return []
     return [
         await binaries.ensure(program.name, version=program.version, progress=progress)
         for program in binaries.PROGRAMS
@@ -147,16 +172,16 @@ def up_text(members: Sequence[MemberStatus]) -> str:
     """What a person wants to know after `up`: what there is, and what to try."""
     kubeconfigs = ":".join(str(member.kubeconfig) for member in members)
     first = members[0].name
+    is_embedded = embedded.COMPONENT in members[0].components
     lines = [
         *_rows((member.name, member.server, str(member.kubeconfig)) for member in members),
         "",
         f"Try:  export KUBECONFIG={kubeconfigs}",
         f"      {_kubectl()} --context {first} get nodes",
-        f"      {_kubectl()} --context {first} create job hello --image=any",
+        f"      {_kubectl()} --context {first} create job hello --image=any"
+        + (" -- echo hello" if is_embedded else ""),
         "      fleet testbed status      fleet testbed down",
-        "Pods are played by kwok: a Job's pods complete after a second, unless annotated",
-        "  testbed.fleet.dev/run-for: forever   (or a time, e.g. 30s)",
-        "An exec in a pod runs on this machine, as nobody if you are root, else as you.",
+        *(_EMBEDDED_HINTS if is_embedded else _LOCAL_HINTS),
     ]
     return "\n".join(lines) + "\n"
 
@@ -204,6 +229,19 @@ def _check_name(name: str) -> None:
         )
 
 
+def _check_kinds(provider: str, names: Sequence[str], home: Path) -> None:
+    """A member stays of the kind that it was made."""
+    for name in names:
+        found = layout.load(home / name)
+        is_embedded = found is not None and embedded.COMPONENT in found.components
+        if found is not None and is_embedded is not (provider == embedded.COMPONENT):
+            other = embedded.COMPONENT if is_embedded else "local"
+            raise TestbedError(
+                f"{name} is a member of the provider {other}: take it down first "
+                f"(fleet testbed down {name}), or choose another name"
+            )
+
+
 def _turn(home: Path, progress: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
     """Only one process at a time changes the members of a home."""
     return locked(home / ".lock", waiting=f"waiting for another process in {home}", tell=progress)
@@ -237,7 +275,7 @@ async def _together(work: Sequence[Coroutine[None, None, None]]) -> None:
 
 
 async def _start(
-    member: LocalCluster, turn: asyncio.Semaphore, progress: Callable[[str], None]
+    member: LocalCluster | HostedCluster, turn: asyncio.Semaphore, progress: Callable[[str], None]
 ) -> None:
     progress(f"starting {member.name}, or what it lacks")
     await member.start(turn=turn)
@@ -258,8 +296,9 @@ async def _look(root: Path) -> MemberStatus:
         raise TestbedError(f"{root} went away while it was looked at; ask again")
     recorded = processes.recorded(member.run)
     states = {name: _state(recorded.get(name)) for name in member.components}
-    lacking = "kube-apiserver does not run"
-    if states.get(components.API_SERVER) == "running":
+    api = embedded.COMPONENT if embedded.COMPONENT in states else components.API_SERVER
+    lacking = f"{api} does not run"
+    if states.get(api) == "running":
         tls = admin.ssl_context(ca=member.ca, cert=member.cert("admin"), key=member.key("admin"))
         async with admin.AdminClient.connect(member.server, tls, timeout_s=3) as client:
             lacking = await client.ready()

@@ -20,7 +20,7 @@ def status(name: str = "east", *, lacking: str = "", **states: str) -> MemberSta
     )
 
 
-@pytest.mark.parametrize("provider", ["kind", "embedded", ""])
+@pytest.mark.parametrize("provider", ["kind", "Local", ""])
 async def test_an_unknown_provider_is_refused_with_the_known_ones(provider):
     for command in (
         commands.up(provider, progress=print),
@@ -28,7 +28,7 @@ async def test_an_unknown_provider_is_refused_with_the_known_ones(provider):
         commands.status(provider),
         commands.build(provider, progress=print),
     ):
-        with pytest.raises(TestbedError, match=f"no provider {provider!r}; it has: local"):
+        with pytest.raises(TestbedError, match=f"no provider {provider!r}; it has: local, embedded"):
             await command
 
 
