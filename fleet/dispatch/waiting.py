@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch import record as records
@@ -162,7 +163,7 @@ class Waiting:
         """The answer with what is the record's own kept. Raises Conflict."""
         now = self._now()
         told = records.read(answer.status)
-        after = records.replace(
+        after = replace(
             told,
             phase=before.phase,
             since=before.since,
@@ -176,13 +177,13 @@ class Waiting:
             after = after.with_phase("QuotaHeld", now, message=told.message)
         else:
             reason = _placed_reason(answer.status) or "NoRoom"
-            after = records.replace(after, reason=reason, message=told.message)
+            after = replace(after, reason=reason, message=told.message)
         await self._write(workload, placement, before, after, answer.spec, answer.status)
 
     async def _refuse(
         self, workload: Workload, placement: Entry, before: Record, error: ApiError
     ) -> None:
-        after = records.replace(before, reason="Invalid", message=error.message)
+        after = replace(before, reason="Invalid", message=error.message)
         stored = placement.parse()
         await self._write(
             workload, placement, before, after, stored["spec"], stored.get("status") or {}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fleet.kube.revision import Revision
     from fleet.store.collection import Collection
+    from fleet.view.parts import Sorting
     from fleet.view.projection import Projector
 
 ECHO_S = 30.0  # how long events of a removed object may still be on their way
@@ -31,7 +32,11 @@ class Intake:
     """The `fleet.members.sink.Sink` of one (member, resource)."""
 
     def __init__(
-        self, projector: Projector, collection: Collection, *, clock: Callable[[], float]
+        self,
+        projector: Projector | Sorting,
+        collection: Collection,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self._projector = projector
         self._collection = collection

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.store.collection import Event
     from fleet.store.sequencer import Sequencer
+    from fleet.view.parts import Sorting
     from fleet.view.projection import Projector
 
 PATIENCE_S = 1.0  # without a byte from a member that has not given its first list yet
@@ -90,7 +91,7 @@ class Merged:
             self.collection.load(own.snapshot().entries())
             self._unfollow = own.follow(self._own_change)
 
-    def attach(self, projector: Projector, start: Callable[[Intake], Watching]) -> None:
+    def attach(self, projector: Projector | Sorting, start: Callable[[Intake], Watching]) -> None:
         """Begin to take in a member's objects; `start` begins the watch that feeds the intake."""
         intake = Intake(projector, self.collection, clock=self._clock)
         self.sources[projector.member] = Source(intake, start(intake))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from fleet.kube import discovery
 from fleet.kube.resources import GroupVersionResource
 from fleet.view.merged import Merged
+from fleet.view.parts import NoShards, Sieve, Sorting, concerns
 from fleet.view.projection import Projector
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fleet.store.objects import ObjectStore
     from fleet.store.sequencer import Sequencer
     from fleet.view.merged import Watching
+    from fleet.view.parts import Shards
 
 ALWAYS_ON = (
     GroupVersionResource("", "v1", "pods"),
@@ -69,12 +71,15 @@ class World:
         store: ObjectStore,
         own: Callable[[], Catalogue],
         clock: Callable[[], float],
+        shards: Shards | None = None,
     ) -> None:
-        """`store` holds the fleet's own objects, `own` says of which resources there may be any."""
+        """`store` holds the fleet's own objects, `own` says of which resources there may be any,
+        `shards` what of the members' objects belongs to fleet workloads."""
         self.sequencer = sequencer
         self._store = store
         self._own = own
         self._clock = clock
+        self.shards: Shards = shards or NoShards()
         self._members: dict[str, MemberPort] = {}
         self._merged: dict[GroupVersionResource, Merged] = {}
         self._catalogue: Catalogue | None = None
@@ -227,8 +232,15 @@ class World:
         projector = self.projector(member.name, gvr)
         if row is None or projector is None or "watch" not in row.verbs:
             return
-        if member.name not in merged.sources:
+        if member.name in merged.sources:
+            return
+        if not concerns(row):
             merged.attach(projector, lambda intake: member.watch(row, intake))
+            return
+        sorting = Sorting(projector, self.shards)
+        merged.attach(
+            sorting, lambda intake: member.watch(row, Sieve(intake, sorting, self.shards))
+        )
 
 
 def _answerable(catalogue: Catalogue) -> Catalogue:

@@ -1,0 +1,151 @@
+"""Objects of shards between a member's watch and the merged collections.
+
+The record of shards (`fleet.dispatch` keeps it) says of each object whether it is the member's own,
+a part of a fleet workload, or one that goes with a shard and is kept out of merged lists. Parts
+are projected into the fleet's namespace; what is hidden stops here. An object keeps the place in
+which it first appeared for as long as it lives, so nobody sees it twice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from cachetools import LRUCache
+
+from fleet.view.projection import PartProjector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from fleet.kube.resources import Resource
+    from fleet.kube.revision import Revision
+    from fleet.view.intake import Intake
+    from fleet.view.projection import ObjectKey, Part, Projector
+
+Standing = Literal["Native", "Part", "Hidden"]
+
+
+class Shards(Protocol):
+    """The record of shards."""
+
+    def standing(self, member: str, group: str, kind: str, obj: Mapping[str, Any]) -> Standing:
+        """How a member's object stands in the merged world."""
+
+    def part_of(self, member: str, key: ObjectKey) -> Part | None:
+        """Where an object that something in a member refers to stands; None for no part."""
+
+    def hosts(self, namespace: str) -> frozenset[str]:
+        """The members that have parts of workloads of a fleet's namespace."""
+
+    def seen(self, member: str, obj: dict[str, Any], *, gone: bool) -> None:
+        """A Pod or Job came, changed or went in a member; as the member has it."""
+
+
+class NoShards:
+    """A fleet that puts nothing into members."""
+
+    def standing(self, member: str, group: str, kind: str, obj: Mapping[str, Any]) -> Standing:
+        return "Native"
+
+    def part_of(self, member: str, key: ObjectKey) -> Part | None:
+        return None
+
+    def hosts(self, namespace: str) -> frozenset[str]:
+        return frozenset()
+
+    def seen(self, member: str, obj: dict[str, Any], *, gone: bool) -> None:
+        """Nobody wants to know."""
+
+
+# What may belong to a shard, by group and kind; nothing else is ever asked about.
+_CONCERNED = frozenset({
+    ("", "Pod"), ("", "Event"), ("events.k8s.io", "Event"), ("batch", "Job"),
+    ("", "ConfigMap"), ("", "Secret"), ("", "Service"), ("", "ServiceAccount"),
+    ("discovery.k8s.io", "EndpointSlice"),
+})  # fmt: skip
+_REMEMBERED = 1 << 16
+_TOLD = frozenset({("", "Pod"), ("batch", "Job")})
+
+
+class Sorting:
+    """The projection of one (member, resource): the ordinary one, or that of parts."""
+
+    def __init__(self, projector: Projector, shards: Shards) -> None:
+        self.projector = projector
+        self.member = projector.member
+        self.part_projector = PartProjector(
+            projector, part_of=partial(shards.part_of, projector.member)
+        )
+        self._shards = shards
+        self._kind = (projector.resource.gvr.group, projector.resource.kind)
+        # UIDs of those that appeared as parts; beyond the limit the record alone decides.
+        self._parts: LRUCache[str, bool] = LRUCache(maxsize=_REMEMBERED)
+
+    def standing(self, obj: Mapping[str, Any]) -> Standing:
+        """How an object stands; parts stay parts."""
+        metadata = obj["metadata"]
+        if metadata.get("uid", "") in self._parts:
+            return "Part"
+        return self._shards.standing(self.member, *self._kind, obj)
+
+    def key(self, obj: dict[str, Any]) -> tuple[str, str]:
+        """The (namespace, name) under which an object appears."""
+        if self._is_part(obj):
+            return self.part_projector.key(obj)
+        return self.projector.key(obj)
+
+    def project(self, obj: dict[str, Any], *, revision: Revision) -> dict[str, Any]:
+        """The object as the merged world shows it, in place."""
+        if self._is_part(obj):
+            self._parts[obj["metadata"].get("uid", "")] = True
+            return self.part_projector.project(obj, revision=revision)
+        return self.projector.project(obj, revision=revision)
+
+    def _is_part(self, obj: dict[str, Any]) -> bool:
+        return self.standing(obj) == "Part" and self.part_projector.namespace_of(obj) is not None
+
+
+class Sieve:
+    """A sink before an intake: tells of what belongs to shards, lets nothing hidden through."""
+
+    def __init__(self, intake: Intake, sorting: Sorting, shards: Shards) -> None:
+        self._intake = intake
+        self._sorting = sorting
+        self._shards = shards
+        gvr = sorting.projector.resource.gvr
+        self._tells = (gvr.group, sorting.projector.resource.kind) in _TOLD
+
+    def replace(self, objects: Iterable[dict[str, Any]], revision: int) -> Iterator[None]:
+        return self._intake.replace(filter(self._passes, objects), revision)
+
+    def upsert(self, obj: dict[str, Any]) -> None:
+        if self._passes(obj):
+            self._intake.upsert(obj)
+        else:
+            self._intake.progress(_revision_of(obj))
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        if self._passes(obj, gone=True):
+            self._intake.remove(obj)
+        else:
+            self._intake.progress(_revision_of(obj))
+
+    def progress(self, revision: int) -> None:
+        self._intake.progress(revision)
+
+    def _passes(self, obj: dict[str, Any], *, gone: bool = False) -> bool:
+        standing = self._sorting.standing(obj)
+        if self._tells and standing != "Native":
+            self._shards.seen(self._sorting.member, obj, gone=gone)
+        return standing != "Hidden"
+
+
+def concerns(resource: Resource) -> bool:
+    """Whether objects of the resource may belong to shards."""
+    return (resource.gvr.group, resource.kind) in _CONCERNED
+
+
+def _revision_of(obj: Mapping[str, Any]) -> int:
+    text = obj["metadata"].get("resourceVersion", "")
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
