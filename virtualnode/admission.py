@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import Cause, Forbidden, Invalid
-from virtualnode.resources import PODS, SERVICES
+from virtualnode.resources import JOBS, PODS, SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +98,24 @@ class PodAdmission:
 def _tolerates_no_execute(toleration: Object, key: str) -> bool:
     effect = toleration.get("effect") or "NoExecute"
     return effect == "NoExecute" and (toleration.get("key") or key) == key
+
+
+class JobAdmission:
+    """Refuses what the Job controller of `virtualnode.jobs` does not do."""
+
+    async def admit(
+        self, resource: Resource, obj: Object, old: Object | None, user: UserInfo
+    ) -> Object:
+        """Raises Invalid."""
+        if resource.gvr == JOBS.gvr and obj["spec"].get("backoffLimitPerIndex") is not None:
+            why = "Forbidden: this cluster's Job controller does not count failures per index"
+            raise Invalid.of(
+                group="batch",
+                kind="Job",
+                name=obj["metadata"]["name"],
+                causes=[Cause("FieldValueForbidden", why, "spec.backoffLimitPerIndex")],
+            )
+        return obj
 
 
 class ServiceAdmission:

@@ -16,7 +16,7 @@ import random
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import orjson
 
@@ -30,11 +30,11 @@ from fleet.kube.wire import Response
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
-from virtualnode import resources
+from virtualnode import deployments, resources, services
 from virtualnode.access import Audit, Everything, impersonated
 from virtualnode.actions import PodActions
 from virtualnode.addresses import ServiceAddresses
-from virtualnode.admission import PodAdmission, ServiceAdmission
+from virtualnode.admission import JobAdmission, PodAdmission, ServiceAdmission
 from virtualnode.events import Recorder
 from virtualnode.jobs.controller import JobController
 from virtualnode.kubelet.kubelet import Kubelet
@@ -82,6 +82,12 @@ class ClusterSpec:
     pod_failure_backoff_s: float = 10.0
 
 
+class _Part(Protocol):
+    """Something that runs as long as the cluster does."""
+
+    async def run(self) -> None: ...
+
+
 class Cluster:
     """The cluster as a `fleet.kube.wire.Handler`."""
 
@@ -109,6 +115,7 @@ class Cluster:
             uid=uid,
             random=rng,
             admission=(
+                JobAdmission(),
                 PodAdmission(lambda: self.objects.list(resources.PRIORITY_CLASSES)),
                 ServiceAdmission(
                     ServiceAddresses(
@@ -158,7 +165,10 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
+        if isinstance(error, asyncio.CancelledError):
+            await self._stack.__aexit__(kind, error, trace)
+        else:
+            await self._stack.aclose()  # what the body raised leaves as it is, in no group
 
     def _begin(self, tasks: asyncio.TaskGroup) -> Callable[[], None]:
         """Start everything that follows the store; returns what ends it."""
@@ -174,16 +184,18 @@ class Cluster:
         )
         self.kubelet = Kubelet(around)
         jobs = JobController(objects, recorder, now=now, backoff_s=self._spec.pod_failure_backoff_s)
+        parts: list[tuple[str, _Part]] = [
+            ("events", recorder),
+            ("controllers", self._controllers),
+            ("jobs", jobs),
+            ("scheduler", Scheduler(objects, recorder, now=now)),
+            ("kubelet", self.kubelet),
+            ("streams", self._streams),
+            *deployments.controllers(objects, recorder, now=now),
+            *services.controllers(objects),
+        ]
         running = [
-            tasks.create_task(part.run(), name=f"{self._spec.name}: {name}")
-            for name, part in (
-                ("events", recorder),
-                ("controllers", self._controllers),
-                ("jobs", jobs),
-                ("scheduler", Scheduler(objects, recorder, now=now)),
-                ("kubelet", self.kubelet),
-                ("streams", self._streams),
-            )
+            tasks.create_task(part.run(), name=f"{self._spec.name}: {name}") for name, part in parts
         ]
 
         def end() -> None:

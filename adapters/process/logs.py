@@ -98,6 +98,12 @@ class Log:
         self._tell(None)
         self._wake()
 
+    def remove(self) -> None:
+        """Close it and delete its files."""
+        self.close()
+        for file in self._files:
+            file.path.unlink(missing_ok=True)
+
     def _append(self, records: bytes) -> None:
         last = self._files[-1]
         if last.size and last.size + len(records) > self._file_bytes:

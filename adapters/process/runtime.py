@@ -72,7 +72,10 @@ class ProcessRuntime:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._stack.aclose()
+        if isinstance(error, asyncio.CancelledError):
+            await self._stack.__aexit__(kind, error, trace)
+        else:
+            await self._stack.aclose()  # what the body raised leaves as it is, in no group
 
     @property
     def volumes(self) -> str:

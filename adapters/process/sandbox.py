@@ -234,7 +234,9 @@ class Sandbox:
         log = self._logs[(container, attempt)] = Log(
             self._root / "logs" / container / f"{attempt}.log", now=self._now
         )
-        self._logs.pop((container, attempt - 2), None)
+        old = self._logs.pop((container, attempt - 2), None)
+        if old is not None:
+            old.remove()
         message = self._container(container) / "termination-log"
         message.write_bytes(b"")
         message.chmod(0o666)

@@ -34,6 +34,10 @@ class Verdict:
         good = ok if streak >= needed else self.good
         return replace(self, good=good, streak=streak, last=ok)
 
+    def failed(self, probe: Object) -> bool:
+        """Whether the probe has failed as often in a row as is too often."""
+        return self.last is False and self.streak >= int(probe.get("failureThreshold", 3))
+
 
 async def perform(action: Object, container: Object, sandbox: Sandbox, *, timeout_s: float) -> str:
     """Do what a probe or hook says; "" when it went well, else what went wrong."""

@@ -14,11 +14,11 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from virtualnode.conditions import moment, seconds, stamp
+from virtualnode.conditions import seconds, stamp
 from virtualnode.kubelet import environment, lifecycle, status, volumes
+from virtualnode.kubelet.attending import Attendant, grace_s
 from virtualnode.kubelet.hosts import hosts_file
 from virtualnode.kubelet.lifecycle import Alive, Ended, Run, Waiting
-from virtualnode.kubelet.probes import Verdict, perform
 from virtualnode.kubelet.references import CONFIG_MAP, Lacking, Ref, Refused, Subject, references
 from virtualnode.objects import key_of
 from virtualnode.resources import CONFIG_MAPS, ENDPOINT_SLICES, NODES, PODS, SECRETS, SERVICES
@@ -149,7 +149,7 @@ class Worker:
         for name in steps.start:
             await self._start(pod, name)
         for name in steps.stop:
-            self._stop(name, grace_s=_grace(pod))
+            self.stop(name, grace_s=grace_s(pod))
         if steps.start:  # one that could not be started may change what is next
             after = lifecycle.next_steps(pod, self.runs, now=self._now())
             steps = replace(after, start=(), wake=after.wake)
@@ -167,8 +167,8 @@ class Worker:
     async def _fail(self, pod: Object, reason: str, message: str) -> None:
         self._verdict = (reason, message)
         self._outcome = "Failed"
-        self._tell(pod, reason, message, warning=True)
-        await self._stop_all(grace_s=_grace(pod))
+        self.tell(pod, reason, message, warning=True)
+        await self._stop_all(grace_s=grace_s(pod))
         await self._write(pod, "Failed")
 
     def _prepare(self, pod: Object) -> bool:
@@ -189,12 +189,12 @@ class Worker:
         except Lacking as missing:
             if self.sandbox is not None:
                 return True  # what was there stays as it was
-            self._tell(pod, "FailedMount", str(missing), warning=True)
+            self.tell(pod, "FailedMount", str(missing), warning=True)
             return False
         except (Refused, OSError) as refused:
             reason = "VolumeRefused" if isinstance(refused, Refused) else "FailedCreatePodSandBox"
             self._hold_all(reason, str(refused))
-            self._tell(pod, reason, str(refused), warning=True)
+            self.tell(pod, reason, str(refused), warning=True)
             return False
         return True
 
@@ -250,7 +250,7 @@ class Worker:
             )
         except OSError as error:
             text = error.strerror or str(error)
-            self._tell(
+            self.tell(
                 pod, "Failed", f"Error: failed to start container {name}: {text}", warning=True
             )
             ended = Ended(128, 0, begun, self._now(), "StartError", text)
@@ -260,22 +260,19 @@ class Worker:
         started = not container.get("startupProbe")
         ready = started and not container.get("readinessProbe")
         self.runs[name] = replace(run, state=Alive(begun), started=started, ready=ready)
-        self._tell(pod, "Started", f"Started container {name}", again=True)
+        self.tell(pod, "Started", f"Started container {name}", again=True)
         assert self._tasks is not None
         self._tasks.create_task(self._attend(pod, container, running), name=f"container {name}")
 
     def _wait(self, pod: Object, name: str, run: Run, reason: str, message: str) -> None:
         self.runs[name] = replace(run, state=Waiting(reason, message))
-        self._tell(pod, "Failed", f"Error: {message}", warning=True)
+        self.tell(pod, "Failed", f"Error: {message}", warning=True)
 
     async def _attend(self, pod: Object, container: Object, running: Running) -> None:
-        """Follow one run of a container to its end, its probes meanwhile."""
+        """Follow one run of a container to its end."""
         name = container["name"]
         try:
-            async with asyncio.TaskGroup() as tasks:
-                probing = tasks.create_task(self._probe(pod, container), name=f"probes of {name}")
-                code, number = await running.wait()
-                probing.cancel()
+            code, number = await Attendant(self, pod, container).follow(running)
         finally:
             if self.running.get(name) is running:
                 del self.running[name]
@@ -288,7 +285,7 @@ class Worker:
         self._stopping.discard(name)
         if code != 0 and self.runs[name].hold > self._now():
             text = f"Back-off restarting failed container {name} in pod {self.key[1]}"
-            self._tell(pod, "BackOff", text, warning=True, again=True)
+            self.tell(pod, "BackOff", text, warning=True, again=True)
         self.wake()
 
     async def _last_words(self, container: Object, running: Running, *, failed: bool) -> str:
@@ -310,67 +307,6 @@ class Worker:
         ]
         return b"".join(lines)[-2048:].decode(errors="replace")
 
-    # -- probes
-
-    async def _probe(self, pod: Object, container: Object) -> None:
-        hook = (container.get("lifecycle") or {}).get("postStart")
-        if hook is not None:
-            await self._hook(pod, container, hook, "FailedPostStartHook")
-        startup = container.get("startupProbe")
-        if startup is not None:
-            await self._ask(pod, container, "Startup", startup, first=False)
-        async with asyncio.TaskGroup() as tasks:
-            for kind, field in (("Readiness", "readinessProbe"), ("Liveness", "livenessProbe")):
-                probe = container.get(field)
-                if probe is not None:
-                    tasks.create_task(
-                        self._ask(pod, container, kind, probe, first=kind == "Liveness"), name=kind
-                    )
-
-    async def _ask(
-        self, pod: Object, container: Object, kind: str, probe: Object, *, first: bool
-    ) -> None:
-        """Ask again and again. A startup probe ends with its first success; a startup or liveness
-        probe that fails ends the container."""
-        name = container["name"]
-        verdict = Verdict(good=first)
-        await asyncio.sleep(float(probe.get("initialDelaySeconds") or 0))
-        while True:
-            assert self.sandbox is not None
-            timeout_s = float(probe.get("timeoutSeconds") or 1)
-            wrong = await perform(probe, container, self.sandbox, timeout_s=timeout_s)
-            verdict = verdict.answered(not wrong, probe=probe)
-            run = self.runs[name]
-            if wrong:
-                text = f"{kind} probe failed: {wrong}"
-                self._tell(pod, "Unhealthy", text, warning=True, again=True)
-            if kind == "Readiness" and run.ready is not verdict.good:
-                self.runs[name] = replace(run, ready=verdict.good)
-                self.wake()
-            elif kind == "Startup" and verdict.good:
-                ready = not container.get("readinessProbe")
-                self.runs[name] = replace(run, started=True, ready=ready)
-                self.wake()
-                return
-            failed = verdict.last is False and verdict.streak >= int(
-                probe.get("failureThreshold", 3)
-            )
-            if failed and kind in ("Startup", "Liveness"):
-                text = f"Container {name} failed {kind.lower()} probe, will be restarted"
-                self._tell(pod, "Killing", text, again=True)
-                own = probe.get("terminationGracePeriodSeconds")
-                self._stop(name, grace_s=float(own) if own is not None else _grace(pod))
-                return
-            await asyncio.sleep(float(probe.get("periodSeconds") or 10))
-
-    async def _hook(self, pod: Object, container: Object, hook: Object, reason: str) -> None:
-        assert self.sandbox is not None
-        wrong = await perform(hook, container, self.sandbox, timeout_s=_grace(pod))
-        if wrong:
-            self._tell(pod, reason, wrong, warning=True)
-            if reason == "FailedPostStartHook":
-                self._stop(container["name"], grace_s=_grace(pod))
-
     # -- towards the end
 
     async def _end(self, pod: Object) -> float | None:
@@ -380,7 +316,7 @@ class Worker:
         alive = [name for name, run in self.runs.items() if isinstance(run.state, Alive)]
         if alive and self._now() < deadline:
             for name in alive:
-                self._stop(name, grace_s=deadline - self._now())
+                self.stop(name, grace_s=deadline - self._now())
             await self._write(pod, self._phase(pod))
             return deadline
         if alive:
@@ -408,7 +344,7 @@ class Worker:
             return "Failed" if codes else "Pending"
         return "Failed" if any(codes) else "Succeeded"
 
-    def _stop(self, name: str, *, grace_s: float) -> None:
+    def stop(self, name: str, *, grace_s: float) -> None:
         """Ask a container to end, and kill it after `grace_s`."""
         running = self.running.get(name)
         if running is None or name in self._stopping:
@@ -418,16 +354,12 @@ class Worker:
         self._tasks.create_task(self._stopped(name, running, grace_s), name=f"stop {name}")
 
     async def _stopped(self, name: str, running: Running, grace_s: float) -> None:
+        deadline_s = asyncio.get_running_loop().time() + max(grace_s, 0)
         pod = self._around.objects.get(PODS, *self.key)
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + max(grace_s, 0)
         if pod is not None and pod["metadata"]["uid"] == self.uid:
-            self._tell(pod, "Killing", f"Stopping container {name}")
-            hook = (_container(pod, name).get("lifecycle") or {}).get("preStop")
-            if hook is not None and self.sandbox is not None and grace_s > 0:
-                wrong = await perform(hook, _container(pod, name), self.sandbox, timeout_s=grace_s)
-                if wrong:
-                    self._tell(pod, "FailedPreStopHook", wrong, warning=True)
+            self.tell(pod, "Killing", f"Stopping container {name}")
+            if grace_s > 0:
+                await Attendant(self, pod, _container(pod, name)).before_stop(grace_s)
         await running.signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
@@ -437,7 +369,7 @@ class Worker:
 
     async def _stop_all(self, *, grace_s: float) -> None:
         for name in tuple(self.running):
-            self._stop(name, grace_s=grace_s)
+            self.stop(name, grace_s=grace_s)
         for running in tuple(self.running.values()):
             await running.wait()
         # the tasks that follow the runs write down how they ended
@@ -467,7 +399,7 @@ class Worker:
 
         await around.objects.change(PODS, self.key, settle, uid=self.uid)
 
-    def _tell(
+    def tell(
         self, pod: Object, reason: str, message: str, *, warning: bool = False, again: bool = False
     ) -> None:
         """Record an event; what repeats while nothing changes is told once unless `again`."""
@@ -508,11 +440,3 @@ def _container(pod: Object, name: str) -> Object:
             found: Object = container
             return found
     raise LookupError(f"pod {key_of(pod)} has no container {name}")
-
-
-def _grace(pod: Object) -> float:
-    given = pod["spec"].get("terminationGracePeriodSeconds")
-    return _STOP_GRACE_S if given is None else float(given)
-
-
-__all__ = ["Surroundings", "Worker", "hostname", "moment"]
