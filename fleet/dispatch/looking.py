@@ -49,12 +49,15 @@ class Looker:
         fleet: str,
         leases: Leases,
         departures: Departures,
+        silent: Callable[[str], str],
     ) -> None:
-        """`remote` gives the API of a member, None for a name that is no member's."""
+        """`remote` gives the API of a member, None for a name that is no member's; `silent` says
+        why a member is known not to answer, "" otherwise."""
         self._remote = remote
         self._fleet = fleet
         self._leases = leases
         self._departures = departures
+        self._silent = silent
 
     async def look(self, workload: Workload, record: Record) -> Seen:
         """Every shard and every debt of the record, as they are now."""
@@ -99,6 +102,8 @@ class Looker:
         until = self._leases.until(key, lease_s=record.lease_s)
         if remote is None:
             return Sight(cluster, member=False, leased_until=until)
+        if why := self._silent(cluster):
+            return Sight(cluster, why=why, leased_until=until)
         try:
             obj = await remote.get(JOBS, workload.namespace, name)
         except (ApiError, TransportError) as error:

@@ -17,7 +17,7 @@ from fleet.dispatch.decisions import Decision, Hold, Remove, Situation, Timing, 
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.record import Record
 from fleet.dispatch.shape import Workload, owner_reference
-from fleet.errors import AlreadyExists, ApiError, Conflict, NotFound, TransportError
+from fleet.errors import AlreadyExists, ApiError, NotFound, TransportError
 from policies import PLACEMENT
 from policies.placement import name_of
 
@@ -329,6 +329,3 @@ def _is_others(workload: Workload) -> bool:
     """Whether somebody else said that the Job is theirs to run."""
     manager = workload.spec.get("managedBy")
     return manager not in (None, FINALIZER, "kubernetes.io/job-controller")
-
-
-__all__ = ["Conflict", "Key", "Outcome", "Reconciler"]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fleet.store.objects import ObjectStore
     from fleet.view.merged import Freshness
     from fleet.view.openapi import Publisher
+    from fleet.view.parts import Shards
 
 
 class Assembly:
@@ -54,8 +55,10 @@ class Assembly:
         rng: Random,
         server_address: str,
         admission: Sequence[Admission] = (),
+        shards: Shards | None = None,
     ) -> None:
-        """`documents` are the OpenAPI documents of the custom kinds, by path."""
+        """`documents` are the OpenAPI documents of the custom kinds, by path; `shards` is the
+        record of what the fleet put into members."""
         self._members = members
         self._custom = {kind.resource.gvr: kind for kind in custom}
         self._openapi = own.OwnOpenApi(documents)
@@ -74,6 +77,7 @@ class Assembly:
             store=store,
             own=lambda: self.own.catalogue,
             clock=clock,
+            shards=shards,
         )
         self.forwarder = Forwarder(self.world)
         self.reads = Reads(

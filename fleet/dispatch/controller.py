@@ -1,0 +1,393 @@
+"""The dispatch of one fleet: what wants a look, when, and by whom.
+
+Changes in the store and news from members name keys; a key is looked at by one worker at a time.
+Everything is level-triggered: it does not matter which news was seen, and whatever a pass could not
+do is tried again. One gateway runs it: the leader. Wiring is `fleet.gateway`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import policies
+from fleet.apiserver.controllers.queue import Queue
+from fleet.dispatch.acting import Actor
+from fleet.dispatch.bars import Bars
+from fleet.dispatch.carrying import CARRIED
+from fleet.dispatch.chronicle import Chronicle
+from fleet.dispatch.decisions import Timing
+from fleet.dispatch.leases import Leases, ShardKey
+from fleet.dispatch.looking import JOBS, PODS, Looker
+from fleet.dispatch.marks import FLEET_ANNOTATION
+from fleet.dispatch.premises import NAMESPACES, PRIORITY_CLASSES, Premises, not_accepted
+from fleet.dispatch.reconciler import Key, Reconciler
+from fleet.dispatch.remote import Remote
+from fleet.dispatch.sight import job_view
+from fleet.dispatch.waiting import Waiting
+from fleet.errors import ApiError, Conflict, TransportError
+from fleet.kube import builtin
+from fleet.kube.resources import GroupVersionResource
+from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
+from policies import PLACEMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from fleet.dispatch.parts import Parts, Workload
+    from fleet.dispatch.planning import Planner
+    from fleet.kube.resources import Resource
+    from fleet.store.collection import Event
+    from fleet.store.objects import ObjectStore
+    from fleet.view.world import World
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+_WORKERS: Final = 16
+_NODES: Final = GroupVersionResource("", "v1", "nodes")
+_EVENTS: Final = GroupVersionResource("", "v1", "events")
+_ENDED: Final = ("Succeeded", "Failed")
+_REMEMBERED: Final = 4096
+
+
+class Dispatch:
+    """Follows the fleet's Jobs and carries them out."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        world: World,
+        *,
+        parts: Parts,
+        planner: Planner,
+        fleet: str,
+        uid: Callable[[], str],
+        now: Callable[[], float],
+        timing: Timing | None = None,
+        answer_s: float = 4.0,
+    ) -> None:
+        """`fleet` is the UID that marks what this fleet made; `now` gives seconds since the epoch;
+        `answer_s` is how long a member may take to answer one request."""
+        self._store = store
+        self._world = world
+        self._parts = parts
+        self._fleet = fleet
+        self._now = now
+        self._answer_s = answer_s
+        self._remotes: dict[str, tuple[object, Remote]] = {}
+        self._departed: dict[ShardKey, bool] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._followed: ExitStack | None = None
+        self._following: set[GroupVersionResource] = set()
+        self._queue: Queue[Key] = Queue("dispatch")
+        self._sweeps: Queue[str] = Queue("left-overs")
+        self._jobs = _row(JOBS)
+        self._leases = Leases(now)
+        self._bars = Bars(now)
+        chronicle = Chronicle(store, _row(_EVENTS), uid=uid, now=now)
+        self._waiting = Waiting(
+            store,
+            self._jobs,
+            planner=planner,
+            bars=self._bars,
+            barred=self._not_accepting,
+            chronicle=chronicle,
+            now=now,
+        )
+        premises = Premises(fleet=fleet, offers=self, priority_of=self._priority_of)
+        self._reconciler = Reconciler(
+            store,
+            self._jobs,
+            looker=Looker(
+                self.remote,
+                fleet=fleet,
+                leases=self._leases,
+                departures=self,
+                silent=self.unreachable,
+            ),
+            actor=Actor(
+                self.remote, premises=premises, sources=self, fleet=fleet, leases=self._leases
+            ),
+            chronicle=chronicle,
+            barred=self._bars.put,
+            uid=uid,
+            now=now,
+            timing=timing or Timing(),
+        )
+
+    # -- life
+
+    async def run(self) -> None:
+        """Carry the fleet's Jobs out until cancelled."""
+        with ExitStack() as stack:
+            self._follow_store(stack)
+            self._follow_members(stack)
+            stack.callback(self._stop_timers)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._waiting.run(), name="waiting workloads")
+                group.create_task(
+                    self._queue.work(self._reconcile, workers=_WORKERS), name="dispatch"
+                )
+                group.create_task(self._sweeps.work(self._sweep, workers=4), name="left-overs")
+
+    def member_changed(self, name: str) -> None:
+        """A member joined, left, or its conditions changed: what waits for it is looked at."""
+        self._follow_more()
+        for workload in self._parts.workloads_in(name):
+            self._queue.add(Key(workload.namespace, workload.name))
+        self._bars.changed(name)
+        self._waiting.changed()
+        if self.unreachable(name) == "":
+            self._sweeps.add(name)
+
+    async def _reconcile(self, key: Key) -> None:
+        self._cancel_timer(key)
+        try:
+            outcome = await self._reconciler.reconcile(key)
+        except Conflict:
+            self._queue.add(key)  # somebody wrote in between: look again
+            return
+        if outcome.wants_plan:
+            self._waiting.add(key)
+        else:
+            self._waiting.discard(key)
+        if outcome.again_s is not None:
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_later(outcome.again_s, self._queue.add, key)
+
+    def _cancel_timer(self, key: Key) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _stop_timers(self) -> None:
+        for key in list(self._timers):
+            self._cancel_timer(key)
+
+    # -- news of the store
+
+    def _follow_store(self, stack: ExitStack) -> None:
+        jobs = self._store.collection(self._jobs)
+        placements = self._store.collection(PLACEMENT.resource)
+        stack.callback(jobs.follow(self._job_changed))
+        stack.callback(placements.follow(self._placement_changed))
+        for gvr in CARRIED:
+            collection = self._store.collection(_row(gvr))
+            stack.callback(collection.follow(self._carried_changed))
+        for kind in policies.kinds():
+            if kind is not PLACEMENT:
+                rules = self._store.collection(kind.resource)
+                stack.callback(rules.follow(lambda _: self._waiting.changed()))
+        for entry in jobs.snapshot().entries():
+            self._queue.add(Key(*entry.key))
+        for entry in placements.snapshot().entries():
+            self._queue.add(_workload_key(entry.parse()))
+
+    def _job_changed(self, event: Event) -> None:
+        if event.deleted:
+            self._bars.forget(event.entry.uid)
+        self._queue.add(Key(*event.entry.key))
+
+    def _placement_changed(self, event: Event) -> None:
+        obj = event.entry.parse()
+        self._queue.add(_workload_key(obj))
+        phase = (obj.get("status") or {}).get("phase")
+        if event.deleted or phase in ("Queued", "Succeeded", "Failed"):
+            self._waiting.changed()  # what it had is free
+
+    def _carried_changed(self, event: Event) -> None:
+        """A ConfigMap or the like: the namespace's workloads look whether it is theirs."""
+        entry = event.entry
+        for placement in (
+            self._store.collection(PLACEMENT.resource).snapshot().namespace(entry.namespace)
+        ).entries():
+            self._queue.add(_workload_key(placement.parse()))
+
+    # -- news of members
+
+    def _follow_members(self, stack: ExitStack) -> None:
+        self._parts.follower = self._shard_seen
+        self._followed = stack
+        stack.callback(self._unfollow)
+        self._follow_more()
+        for name in self._world.members:
+            self.member_changed(name)
+
+    def _unfollow(self) -> None:
+        self._followed = None
+        self._following.clear()
+
+    def _follow_more(self) -> None:
+        """Follow what members have, as soon as there is a member that has it."""
+        stack = self._followed
+        if stack is None:
+            return
+        # Jobs are followed for the sake of being watched: `Parts` tells of those of shards.
+        for gvr, follower in (
+            (PODS, self._pod_changed), (_NODES, self._node_changed), (JOBS, _not_of_interest)
+        ):  # fmt: skip
+            merged = self._world.merged(gvr) if gvr not in self._following else None
+            if merged is not None:
+                self._following.add(gvr)
+                stack.enter_context(merged.reading())
+                stack.callback(merged.collection.follow(follower))
+
+    def _shard_seen(self, member: str, workload: Workload, obj: Object, gone: bool) -> None:
+        self._queue.add(Key(workload.namespace, workload.name))
+        if obj.get("kind") == "Job":
+            key = ShardKey(member, obj["metadata"]["namespace"], obj["metadata"]["name"])
+            if gone:
+                self._remember_departure(key, obj)
+            else:
+                self._departed.pop(key, None)
+
+    def _remember_departure(self, key: ShardKey, job: Object) -> None:
+        while len(self._departed) >= _REMEMBERED:
+            del self._departed[next(iter(self._departed))]
+        self._departed[key] = job_view(job).outcome == ""
+        self._leases.forget(key)
+
+    def went_unfinished(self, key: ShardKey) -> bool:
+        """See `looking.Departures`."""
+        return self._departed.get(key, False)
+
+    def _pod_changed(self, event: Event) -> None:
+        """A pod of a member that lets go of its node makes room."""
+        entry = event.entry
+        if entry.member and (event.deleted or _has_ended(event)):
+            self._bars.changed(entry.member)
+            self._waiting.changed()
+
+    def _node_changed(self, event: Event) -> None:
+        entry, before = event.entry, event.previous
+        if not entry.member or event.deleted:
+            return
+        if before is None or _room(entry.parse()) != _room(before.parse()):
+            self._bars.changed(entry.member)
+            self._waiting.changed()
+
+    # -- what others ask
+
+    def remote(self, name: str) -> Remote | None:
+        """The API of a member, None for a name that is no member's."""
+        member = self._world.members.get(name)
+        if member is None:
+            self._remotes.pop(name, None)
+            return None
+        known = self._remotes.get(name)
+        if known is None or known[0] is not member:
+            remote = Remote(member.handler, timeout_s=self._answer_s, clock=self._now)
+            known = self._remotes[name] = (member, remote)
+        return known[1]
+
+    def unreachable(self, name: str) -> str:
+        """Why a member cannot be reached, "" when it can."""
+        member = self._world.members.get(name)
+        if member is None:
+            return "no member"
+        conditions = getattr(member, "conditions", {})
+        reachable = conditions.get("Reachable")
+        if reachable is None or reachable.status != "False":
+            return ""
+        return reachable.message or "it does not answer"
+
+    def serves(self, cluster: str, gvr: GroupVersionResource) -> bool:
+        """See `premises.Offers`."""
+        return self._world.projector(cluster, gvr) is not None
+
+    def get(self, gvr: GroupVersionResource, namespace: str, name: str) -> Object | None:
+        """See `acting.Sources`."""
+        entry = self._store.get(_row(gvr), namespace, name)
+        return entry.parse() if entry is not None else None
+
+    def _priority_of(self, name: str) -> int | None:
+        found = self.get(PRIORITY_CLASSES, "", name)
+        return None if found is None else int(found.get("value", 0))
+
+    def _not_accepting(self, namespace: str) -> dict[str, str]:
+        """Members whose namespace of that name is not open to the fleet, and why."""
+        merged = self._world.running(NAMESPACES)
+        found: dict[str, str] = {}
+        if merged is None:
+            return found
+        for name in self._world.members:
+            entry = merged.collection.get("", f"{namespace}.{name}")
+            if entry is None:
+                continue
+            obj = entry.parse()
+            obj["metadata"]["name"] = namespace
+            refused = not_accepted(name, obj)
+            if refused is not None:
+                found[name] = refused.message
+        return found
+
+    # -- left-overs
+
+    async def _sweep(self, cluster: str) -> None:
+        """End every shard of this fleet in a member that no record knows of: left by a gateway
+        that was put back, or in a member that had left the fleet."""
+        remote = self.remote(cluster)
+        if remote is None:
+            return
+        try:
+            jobs = await remote.list(JOBS, labels=f"{SHARD_LABEL},{WORKLOAD_UID_LABEL}")
+            for job in jobs:
+                if self._is_left_over(cluster, job):
+                    metadata = job["metadata"]
+                    log.info("%s: removing left-over %s", cluster, metadata["name"])
+                    await remote.delete(
+                        JOBS, metadata["namespace"], metadata["name"], uid=metadata["uid"]
+                    )
+        except TransportError as error:
+            log.debug("%s: left-overs were not looked for: %s", cluster, error)
+        except ApiError as error:
+            log.info("%s: left-overs could not be removed: %s", cluster, error)
+
+    def _is_left_over(self, cluster: str, job: Object) -> bool:
+        metadata = job["metadata"]
+        annotations = metadata.get("annotations") or {}
+        if annotations.get(FLEET_ANNOTATION) != self._fleet or metadata.get("deletionTimestamp"):
+            return False
+        workload = self._parts.of_shard(cluster, metadata["namespace"], metadata["name"])
+        return workload is None or workload.uid != metadata["labels"][WORKLOAD_UID_LABEL]
+
+
+def _row(gvr: GroupVersionResource) -> Resource:
+    row = builtin.resource(gvr)
+    if row is None:
+        raise LookupError(f"the release has no {gvr}")
+    return row
+
+
+def _not_of_interest(event: Event) -> None:
+    """Only that it is watched matters."""
+
+
+def _workload_key(placement: Object) -> Key:
+    return Key(placement["metadata"]["namespace"], placement["spec"]["workload"]["name"])
+
+
+def _has_ended(event: Event) -> bool:
+    """Whether a pod was seen to end with this change."""
+    ends = [f'"phase":"{phase}"'.encode() for phase in _ENDED]
+    before = event.previous
+    return any(end in event.entry.raw for end in ends) and not (
+        before is not None and any(end in before.raw for end in ends)
+    )
+
+
+def _room(node: Object) -> Iterable[Any]:
+    """What of a node decides how much fits."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    ready = [c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"]
+    return (
+        status.get("allocatable"),
+        spec.get("unschedulable"),
+        spec.get("taints"),
+        node["metadata"].get("labels"),
+        ready,
+    )
