@@ -45,13 +45,17 @@ def files() -> dict[str, str]:
 
 def page() -> str:
     """The reference page."""
-    context = click.Context(cli, info_name=_PROGRAM, **cli.context_settings)
-    commands = list(walk(cli, context))
+    commands = list(walk(cli, root()))
     contents = [
         f"- [{name}](#{name.replace(' ', '-')}) – {_line(each)}" for name, each, _ in commands
     ]
     sections = [_section(*each) for each in commands]
     return "\n".join([_INTRODUCTION, *contents, "", "\n".join(sections)])
+
+
+def root() -> click.Context:
+    """The context that commands inherit what they have in common from."""
+    return click.Context(cli, info_name=_PROGRAM, **cli.context_settings)
 
 
 def walk(
