@@ -155,7 +155,7 @@ def replace_shards(
     comes into question. Each gap in the ranks is placed by itself, the largest first.
     """
     everywhere = tuple(clusters)
-    kept = tuple(shard for shard in plan.shards if shard.cluster not in lost)
+    kept = survivors = tuple(shard for shard in plan.shards if shard.cluster not in lost)
     role = plan.demand.role
     held = [each for shard in kept for each in shard.intervals if each.role == role.name]
     missing = gaps(role.name, role.pods, held)
@@ -180,10 +180,18 @@ def replace_shards(
         kept = decided.shards
     if isinstance(decided, Plan) and missing:
         several = plan.why_several if len(decided.shards) > 1 else ""
-        fresh = [each for each in decided.shards if each.generation == generation]
-        note = sentences.placed_anew(fresh)
-        decided = replace(decided, why_several=several, note=note)
+        shards = _numbered(decided.shards, survivors)
+        note = sentences.placed_anew([each for each in shards if each not in survivors])
+        decided = replace(decided, shards=shards, why_several=several, note=note)
     return decided
+
+
+def _numbered(shards: Sequence[Shard], kept: Sequence[Shard]) -> tuple[Shard, ...]:
+    """The shards in the order of their numbers; those that are not kept get theirs here."""
+    firsts = {shard.cluster: min(each.first for each in shard.intervals) for shard in shards}
+    numbers = indexes(firsts, kept={shard.cluster: shard.index for shard in kept})
+    numbered = [replace(shard, index=numbers[shard.cluster]) for shard in shards]
+    return tuple(sorted(numbered, key=lambda shard: shard.index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,18 +302,13 @@ def _plan(question: _Question, candidates: Sequence[Candidate], answer: _Answer)
     role = question.role
     shares = {each.cluster: units * role.unit for each, units in answer.units}
     ranks = number(role.name, shares, first=question.wanted.first)
-    kept = {shard.cluster: shard.index for shard in question.kept}
-    firsts = {cluster: interval.first for cluster, interval in ranks.items()} | {
-        shard.cluster: min(each.first for each in shard.intervals) for shard in question.kept
-    }
-    numbers = indexes(firsts, kept=kept)
     added = []
     for each, units in answer.units:
         filling = each.curve.fill(units)
         added.append(
             Shard(
                 cluster=each.cluster,
-                index=numbers[each.cluster],
+                index=0,
                 generation=question.generation,
                 intervals=(ranks[each.cluster],),
                 blocks=tuple((block, count * role.unit) for block, count in filling.blocks),
@@ -314,7 +317,7 @@ def _plan(question: _Question, candidates: Sequence[Candidate], answer: _Answer)
                 per_hour=None if filling.cost.unknown else filling.cost.micro,
             )
         )
-    shards = tuple(sorted((*question.kept, *added), key=lambda shard: shard.index))
+    shards = _numbered((*question.kept, *added), question.kept)
     used = {shard.cluster: shard for shard in shards}
     whole = question.gap is None
     at_best = _by_domain(question, [each for each in candidates if each.usable])

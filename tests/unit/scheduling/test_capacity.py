@@ -212,6 +212,13 @@ def test_promised_pods_are_packed_into_their_blocks_first(build):
     assert free(capacity) == 16, "the picture itself does not change"
 
 
+def test_no_block_gets_more_promised_pods_than_are_meant_for_it(build):
+    nodes = [build.node(f"n{i}", 4, labels={"rack": f"r{i // 2}"}) for i in range(4)]
+    capacity = capacity_of(nodes, [], as_of_s=0.0, block_label="rack")
+    left = capacity.without(GPU, 7, blocks={"r0": 2, "r1": 5})
+    assert {room.block: room.pods for room in left.rooms(GPU)} == {"r0": 6, "r1": 3}
+
+
 def test_promised_pods_that_outgrow_their_blocks_go_elsewhere(build):
     nodes = [build.node(f"n{i}", 4, labels={"rack": f"r{i}"}) for i in range(2)]
     left = capacity_of(nodes, [], as_of_s=0.0, block_label="rack").without(GPU, 6, blocks={"r1": 6})

@@ -363,6 +363,7 @@ def test_several_lost_shards_fill_their_own_gaps(build):
         plan, {"a", "c"}, [build.cluster("d", 3), build.cluster("e", 2)], generation=2, now_s=0.0
     )
     assert spread(again) == {"e": (0, 2), "b": (2, 2), "d": (4, 3)}
+    assert [(s.cluster, s.index) for s in again.shards] == [("e", 0), ("b", 1), ("d", 2)]
 
 
 def test_a_gang_that_lost_everything_may_go_to_another_plane(build, fleet):
@@ -502,3 +503,5 @@ def test_survivors_keep_rank_number_and_generation(build, members, pods, data):
     ranks = sorted(r for s in again.shards for i in s.intervals for r in range(i.first, i.end))
     assert ranks == list(range(pods))
     assert {s.generation for s in again.shards if s.cluster.startswith("spare")} <= {2}
+    assert len({s.index for s in again.shards}) == len(again.shards)
+    assert again.shards[0].index == again.shards[0].intervals[0].first == 0
