@@ -28,6 +28,7 @@ import policies
 from fleet.apiserver.controllers import Controllers
 from fleet.apiserver.http import Limits, Options, Server
 from fleet.apiserver.kinds import CustomKind
+from fleet.dispatch.parts import Parts
 from fleet.gateway import own
 from fleet.gateway.assembly import Assembly
 from fleet.gateway.authentication import Authentication
@@ -98,6 +99,8 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         await stack.enter_async_context(members)
         address = url_of(config.address, config.port)
         not_a_members = own.NotAMembers(lambda: {member.name for member in members})
+        fleet = own.fleet_uid(store)
+        shards = Parts(fleet=fleet)
         assembly = Assembly(
             store=store,
             members=members,
@@ -113,7 +116,9 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             rng=rng,
             server_address=address.removeprefix("https://"),
             admission=(not_a_members,),
+            shards=shards,
         )
+        stack.callback(shards.follow(store.collection(policies.PLACEMENT.resource)))
         controllers = Controllers(
             store,
             lambda: assembly.own.resources,
@@ -124,6 +129,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         stack.push_async_callback(assembly.world.close)
         stack.callback(assembly.begin())
+        dispatch = assembly.dispatch(store, shards, fleet=fleet)
         clusters = assembly.clusters(store)
         stack.callback(members.on_change(clusters.changed))
         health = Health()
@@ -155,6 +161,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
                 group.create_task(assembly.world.run(), name="idle resources")
                 group.create_task(controllers.run(), name="controllers")
                 group.create_task(clusters.run(), name="clusters")
+                group.create_task(dispatch.run(), name="dispatch")
                 group.create_task(_renewing(authority, context, names), name="certificates")
                 group.create_task(_trimming(), name="memory")
                 log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)

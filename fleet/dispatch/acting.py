@@ -102,8 +102,8 @@ class Actor:
         except ApiError as error:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
                 return Refused(_reason(error), str(error))
-            if error.http_code == 409 and not isinstance(error, _TakenError):
-                return None  # somebody wrote in between; the next look tells
+            if isinstance(act, Hold) and error.http_code == 409:
+                return None  # there is such a Job by now; the next look tells whose
             raise
         return None
 
@@ -258,7 +258,7 @@ class Actor:
         owner = self._owner_of(shard, act.job, workload)
         refused = await self._carry(remote, shard, workload, owner=owner)
         if refused is not None:
-            raise _TakenError(refused.message)
+            raise Conflict(refused.message)
         if not workload.gang:
             return
         metadata = self._metadata(shard, workload, owner)
@@ -358,7 +358,7 @@ class Actor:
             await remote.create(gvr, namespace, wanted)
             return
         if not self._is_ours(present):
-            raise _TakenError(f"{gvr.resource} {namespace}/{name} is not the fleet's")
+            raise Conflict(f"{gvr.resource} {namespace}/{name} is not the fleet's")
         changed = dict(present)
         owners = present["metadata"].get("ownerReferences") or []
         mine = wanted["metadata"]["ownerReferences"]
@@ -396,10 +396,6 @@ class Actor:
 
     def _note(self, workload: Workload, key: tuple[str, ...], value: Any) -> None:
         self._known[(workload.uid, *key)] = _fingerprint(value)
-
-
-class _TakenError(Conflict):
-    """A name that is somebody else's, found where nothing can be refused any more."""
 
 
 def _owner(job: Mapping[str, Any]) -> Object:

@@ -7,12 +7,12 @@ as they are.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch.marks import shard_name
+from policies.scalars import duration_text, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +28,6 @@ WAITING: Final = ("Queued", "Lost")
 _TO_COME: Final = frozenset({"Planned", "Holding", "Held"})
 _LIVE: Final = frozenset({"Committed", "Running"})
 _DEFAULT_LEASE_S: Final = 300.0
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +159,13 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     _set(written, "shards", [_written_shard(each) for each in record.shards] or None)
     _set(written, "owed", [_written_debt(each) for each in record.owed] or None)
     _set(written, "failures", record.failures or None)
-    written |= {"lease": f"{round(record.lease_s * 1000)}ms", "fencing": record.fencing}
-    if seconds(status.get("lease")) == record.lease_s:
-        written["lease"] = status["lease"]
-    return written
+    lease = duration_text(timedelta(seconds=record.lease_s))
+    return written | {"lease": lease, "fencing": record.fencing}
 
 
 def seconds(duration: Any) -> float:
     """A duration as policies write it (`1m30s`), in seconds; 0 for none."""
-    if not isinstance(duration, str):
-        return 0.0
-    return sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)(ms|s|m|h)", duration))
+    return parse_duration(duration).total_seconds() if duration else 0.0
 
 
 def text_of(moment: float) -> str:

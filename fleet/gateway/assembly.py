@@ -10,10 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fleet.apiserver.documents import Documents
+from fleet.dispatch.controller import Dispatch
 from fleet.gateway import own
 from fleet.gateway.actions import Join, Leave
+from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, Clusters
 from fleet.gateway.edge import Roots
+from fleet.gateway.placing import Placing
 from fleet.gateway.roots import MemberRoot, MergedRoot
 from fleet.view.forward import Forwarder
 from fleet.view.openapi import UnitedOpenApi
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from fleet.apiserver.kinds import CustomKind
     from fleet.apiserver.writing import Admission
+    from fleet.dispatch.parts import Parts
     from fleet.kube.discovery import Catalogue
     from fleet.kube.resources import GroupVersionResource
     from fleet.members.member import Member
@@ -60,6 +64,7 @@ class Assembly:
         """`documents` are the OpenAPI documents of the custom kinds, by path; `shards` is the
         record of what the fleet put into members."""
         self._members = members
+        self._clock, self._now, self._uid = clock, now, uid
         self._custom = {kind.resource.gvr: kind for kind in custom}
         self._openapi = own.OwnOpenApi(documents)
         self.own = own.build(
@@ -118,6 +123,31 @@ class Assembly:
             members=self._members,
             world=self.world,
         )
+
+    def dispatch(self, store: ObjectStore, parts: Parts, *, fleet: str) -> Dispatch:
+        """The controller that carries workloads out; `parts` are the `shards` given at the start,
+        `fleet` the UID that marks what this fleet puts into members."""
+        books = Books(
+            world=self.world,
+            store=store,
+            clusters=self._custom[CLUSTERS].resource,
+            clock=self._clock,
+        )
+        dispatch = Dispatch(
+            store,
+            self.world,
+            parts=parts,
+            planner=Placing(store, books, now=self._now, clock=self._clock),
+            fleet=fleet,
+            uid=self._uid,
+            now=lambda: self._now().timestamp(),
+        )
+
+        async def changed(change: Change) -> None:
+            dispatch.member_changed(change.member.name)
+
+        self._members.on_change(changed)
+        return dispatch
 
     async def _changed(self, change: Change) -> None:
         member: Member = change.member

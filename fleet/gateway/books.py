@@ -48,29 +48,35 @@ class Books:
         self._clock = clock
         self._accounts: dict[str, NodeAccounts] = {}
         self._block_labels: dict[str, str] = {}
+        self._ends: dict[GroupVersionResource, Callable[[], None]] = {}
 
     def begin(self) -> Callable[[], None]:
         """Open the books and follow the changes; returns what ends that."""
-        ends = []
-        for gvr, change in ((NODES, self._node), (PODS, self._pod)):
-            merged = self._world.merged(gvr)
-            if merged is None:
-                raise LookupError(f"nobody serves {gvr}, not even the fleet")
-            for entry in merged.collection.snapshot().entries():
-                change(entry.member, entry.parse(), deleted=False)
-            ends.append(merged.collection.follow(_follower(change)))
+        self._open()
 
         def end() -> None:
-            for each in ends:
+            for each in self._ends.values():
                 each()
+            self._ends.clear()
 
         return end
+
+    def _open(self) -> None:
+        """Follow what is not followed yet: nobody serves Nodes before the first member joins."""
+        for gvr, change in ((NODES, self._node), (PODS, self._pod)):
+            merged = self._world.merged(gvr) if gvr not in self._ends else None
+            if merged is None:
+                continue
+            for entry in merged.collection.snapshot().entries():
+                change(entry.member, entry.parse(), deleted=False)
+            self._ends[gvr] = merged.collection.follow(_follower(change))
 
     def clusters(self) -> list[Cluster]:
         """Every member that has a Cluster object, with what it has free now.
 
         The capacity of a member whose Nodes or Pods were never seen is None: unknown.
         """
+        self._open()
         found = []
         for entry in self._store.collection(self._clusters).snapshot().entries():
             if entry.name not in self._world.members:

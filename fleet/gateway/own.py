@@ -230,3 +230,14 @@ async def first_objects(
             await store.create(row, made)
         except AlreadyExists:
             continue
+
+
+def fleet_uid(store: ObjectStore) -> str:
+    """What marks as this fleet's whatever it puts into members: the UID of its own namespace, as
+    long as its store is kept. Raises LookupError before `first_objects`."""
+    row = builtin.resource(NAMESPACES)
+    assert row is not None
+    entry = store.get(row, "", SYSTEM_NAMESPACE)
+    if entry is None:
+        raise LookupError(f"the fleet has no namespace {SYSTEM_NAMESPACE}")
+    return entry.uid
