@@ -188,6 +188,36 @@ async def test_a_store_that_is_torn_down_during_a_commit_shows_what_is_durable()
     assert shown(store) == await stored(backend)
 
 
+async def test_a_store_cut_off_while_its_queue_is_full_ends_nevertheless() -> None:
+    """There is no room to tell the writer to end, so the cancellation must do it."""
+    backend = Faulty()
+    store = ObjectStore(backend, Sequencer(epoch=1), queue_limit=1)
+    opened = asyncio.Event()
+
+    async def gateway() -> None:
+        async with store:
+            backend.gate.clear()
+            opened.set()
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(gateway())
+    await opened.wait()
+    writes = [asyncio.create_task(store.create(MAPS, config("one")))]
+    await backend.begun.wait()
+    writes += [asyncio.create_task(store.create(MAPS, config(name))) for name in ("two", "three")]
+    await asyncio.sleep(0)
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0)
+    backend.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, timeout=10)
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    made = [outcome.name for outcome in outcomes if not isinstance(outcome, BaseException)]
+    assert "one" in made
+    assert sorted(made) == sorted(shown(store)) == sorted(await stored(backend))
+
+
 async def test_a_writer_that_breaks_takes_the_gateway_with_it_and_leaves_nobody_waiting() -> None:
     class Broken(Faulty):
         async def _commit(self, changes: Sequence[Record]) -> None:

@@ -370,6 +370,24 @@ async def test_garbage_in_the_file_is_noticed_or_harmless(tmp_path: Path, seed: 
         assert found == expected
 
 
+async def test_an_index_that_does_not_fit_its_table_is_noticed(tmp_path: Path) -> None:
+    """Reading goes by the table alone; the next write would make a second object of one key."""
+    path = tmp_path / "objects.db"
+    async with opened(path) as store:
+        await store.create(MAPS, config("precious"))
+    with sqlite3.connect(path) as tool:
+        (root,) = tool.execute("SELECT rootpage FROM sqlite_schema WHERE type = 'index'").fetchone()
+        (size,) = tool.execute("PRAGMA page_size").fetchone()
+    tool.close()
+    raw = path.read_bytes()
+    start, end = (root - 1) * size, root * size
+    page = raw[start:end]
+    assert page.count(b"precious") == 1
+    path.write_bytes(raw[:start] + page.replace(b"precious", b"previous") + raw[end:])
+    with pytest.raises(StoreError, match="is damaged"):
+        await values(path)
+
+
 async def test_no_database_at_all(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     path.write_bytes(b"certainly not a database\n" * 200)

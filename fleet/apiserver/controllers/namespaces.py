@@ -81,7 +81,7 @@ class NamespaceDeletion:
         )
         left = self._contents(name)
         change = released
-        if left or failures:
+        if left:
             conditions = conditions_of(left, failures)
             change = partial(with_conditions, conditions=conditions, now=self._now())
         await self._objects.change(resource, Key(NAMESPACES, "", name), change, uid=entry.uid)

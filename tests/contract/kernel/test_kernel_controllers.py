@@ -82,27 +82,30 @@ async def test_every_namespace_has_an_account_and_the_root_certificate(
             assert found["data"] == {"ca.crt": harness.ROOT_CA}
 
 
-async def test_both_come_back_and_the_certificate_is_put_right(
+@pytest.mark.parametrize("path", ["serviceaccounts/default", "configmaps/kube-root-ca.crt"])
+async def test_what_a_namespace_must_have_comes_back(
+    started: Callable[..., Any], harness: ModuleType, path: str
+) -> None:
+    async with started() as api:
+        whole = f"{NAMESPACES}/default/{path}"
+        before = await api.must("GET", whole)
+        await api.must("DELETE", whole)
+        await harness.at_rest(api)
+        assert (await api.must("GET", whole))["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+async def test_the_certificate_is_put_right_and_what_users_add_stays(
     started: Callable[..., Any], harness: ModuleType
 ) -> None:
     async with started() as api:
         account = f"{NAMESPACES}/default/serviceaccounts/default"
         certificate = MAPS.format("default") + "/kube-root-ca.crt"
-        before = await api.must("GET", account)
-        await api.must("DELETE", account)
-        await api.must("DELETE", certificate)
-        await harness.at_rest(api)
-        assert (await api.must("GET", account))["metadata"]["uid"] != before["metadata"]["uid"]
-        await api.must("PATCH", certificate, {"data": {"ca.crt": "x"}}, content_type=MERGE)
+        wrong = {"metadata": {"labels": {"a": "b"}}, "data": {"ca.crt": "x"}}
+        await api.must("PATCH", certificate, wrong, content_type=MERGE)
+        await api.must("PATCH", account, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
         await harness.at_rest(api)
         found = await api.must("GET", certificate)
         assert found["data"] == {"ca.crt": harness.ROOT_CA}
-        # what users add stays
-        await api.must("PATCH", account, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
-        await api.must(
-            "PATCH", certificate, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE
-        )
-        await harness.at_rest(api)
         for path in (account, certificate):
             assert (await api.must("GET", path))["metadata"]["labels"] == {"a": "b"}
 
@@ -258,6 +261,35 @@ async def test_nothing_outlives_its_namespace(
         assert set(statuses) <= {201, 403, 404}
         assert contents(api, "lab") == {}
         assert (await api.call("GET", f"{NAMESPACES}/lab")).status == 404
+
+
+async def test_a_create_that_takes_long_meets_the_namespace_as_it_is_then(
+    started: Callable[..., Any], harness: ModuleType
+) -> None:
+    """The namespace was there when the create came, and is gone when it is to be stored."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def admit(self, resource: Any, obj: Any, old: Any, user: Any) -> Any:
+            if obj["metadata"]["name"] == "late":
+                arrived.set()
+                await go_on.wait()
+            return obj
+
+    async with (
+        harness.serving(admission=(Slow(),)) as api,
+        harness.controlled(api),
+    ):
+        await namespace(api, "lab")
+        create = asyncio.create_task(
+            api.call("POST", MAPS.format("lab"), {"metadata": {"name": "late"}})
+        )
+        await arrived.wait()
+        await api.must("DELETE", f"{NAMESPACES}/lab")
+        await harness.at_rest(api)
+        go_on.set()
+        assert (await create).status == 404
+        assert contents(api, "lab") == {}
 
 
 async def test_a_namespace_goes_on_ending_after_a_restart(
