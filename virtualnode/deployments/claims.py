@@ -36,6 +36,8 @@ class Claim:
 def claim(owner: Object, candidates: Iterable[Object]) -> Claim:
     """Sort the objects of the owner's namespace that may be its own."""
     selector = selector_of(owner)
+    if selector.nothing:
+        return Claim()
     ending = bool(owner["metadata"].get("deletionTimestamp"))
     held: list[Object] = []
     adopt: list[Object] = []
