@@ -7,15 +7,21 @@ read through the gateway sees it without waiting for the member's watch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from fleet.apiserver import bodies
-from fleet.errors import MemberStatus, NotFound, ServerTimeout, TransportError, Unavailable
+from fleet.errors import (
+    ApiError,
+    MemberStatus,
+    NotFound,
+    ServerTimeout,
+    TransportError,
+    Unavailable,
+)
 from fleet.kube.paths import path_of
-from fleet.kube.revision import Revision
 from fleet.kube.wire import Request, Response
 from fleet.members.calls import body_of
 from fleet.view import crossing
@@ -25,10 +31,11 @@ from fleet.view.selectors import unproject_field_selector, unproject_label_selec
 from fleet.view.world import UNHEARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
+    from fleet.kube.revision import Revision
     from fleet.store.entry import Entry
     from fleet.view.intake import Intake
     from fleet.view.projection import Projector
@@ -40,14 +47,15 @@ _CROSSING_HEADERS = frozenset({
     "upgrade", "connection", "x-stream-protocol-version",
 })  # fmt: skip
 _WEBSOCKET = "sec-websocket-"
-_RETURNED_HEADERS = frozenset({"content-type", "retry-after", "warning"})
+_SELECTING = frozenset({"labelSelector", "fieldSelector"})
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request about something in one member.
 
-    `namespace` and `name` are the member's own; the target has the projected ones.
+    `namespace` and `name` are the member's own; the target has the projected ones. `part` says
+    that those are of a fleet workload's part.
     """
 
     request: Request
@@ -56,6 +64,7 @@ class Call:
     member: MemberPort
     namespace: str
     name: str
+    part: bool = False
 
     @property
     def path(self) -> str:
@@ -85,9 +94,8 @@ class Forwarder:
         body, content_type = self._body(call, projector)
         answer = await self._send(call, body=body, content_type=content_type)
         value = await self._value(call, projector, answer)
-        kept = await self._take_in(call, value)
-        if isinstance(value, dict):
-            self._project(call, projector, value, kept)
+        await self._take_in(call, value)
+        await self._project(call, projector, value)
         return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(value), answer.warnings)
 
     async def read(self, call: Call) -> dict[str, Any]:
@@ -95,7 +103,7 @@ class Forwarder:
         projector = self._projector(call)
         answer = await self._send(call, body=b"", content_type="")
         value = await self._value(call, projector, answer)
-        return self._project(call, projector, value, None)
+        return await self._project(call, projector, value)
 
     async def stream(self, call: Call) -> Response:
         """Logs, exec, attach, port-forward, proxy: bytes as they come, in both directions.
@@ -213,10 +221,12 @@ class Forwarder:
         """The member's revision that this object had at a fleet revision, from the cache."""
         entry = self._entry(call)
 
+        key = (call.target.gvr, call.target.namespace, call.target.name)
+
         def revision_of(revision: Revision) -> str | None:
-            if entry is None or entry.revision != revision:
-                return None
-            return str(entry.member_revision)
+            if entry is not None and entry.revision == revision:
+                return str(entry.member_revision)
+            return self._world.glimpses.member_revision(key, revision)
 
         return revision_of
 
@@ -246,44 +256,67 @@ class Forwarder:
         source = merged.sources.get(call.member.name) if merged is not None else None
         return source.intake if source is not None else None
 
-    async def _take_in(self, call: Call, value: dict[str, Any]) -> Entry | None:
-        """Make what the write did visible; returns the object's entry, if it is kept."""
+    async def _take_in(self, call: Call, value: dict[str, Any]) -> None:
+        """Make what the write did visible before it is answered."""
         target = call.target
         intake = self._intake(call)
         if intake is None or _dry_run(call.request, target.verb):
-            return None
-        if target.verb == "delete" and not target.subresource and _is_gone(value):
+            return
+        if target.verb == "deletecollection":
+            await self._take_out(call, intake, value.get("items") or ())
+        elif target.verb == "delete" and not target.subresource and _is_gone(value):
             details = value.get("details") or {}
             uid = (value.get("metadata") or {}).get("uid") or details.get("uid") or ""
             await intake.gone(target.namespace, target.name, uid=uid)
-            return None
-        if value.get("kind") != call.resource.kind or "metadata" not in value:
-            return None
-        return await intake.written(orjson.loads(orjson.dumps(value)))
+        elif value.get("kind") == call.resource.kind and "metadata" in value:
+            if target.verb in ("update", "patch") and _is_finished(value):
+                await intake.gone(target.namespace, target.name, uid=value["metadata"]["uid"])
+            else:
+                await intake.written(orjson.loads(orjson.dumps(value)))
 
-    def _project(
-        self, call: Call, projector: Projector, value: dict[str, Any], kept: Entry | None
+    async def _take_out(self, call: Call, intake: Intake, items: Iterable[Any]) -> None:
+        """Of the objects that a collection's deletion answers – as they were before it – take out
+        those that are gone; the others, which wait for something, are taken in as they are now."""
+        kind = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
+        doomed = {intake.key(item): item["metadata"].get("uid", "") for item in items}
+        if not doomed:
+            return
+        query = tuple(pair for pair in call.request.query if pair[0] in _SELECTING)
+        asking = replace(call, request=replace(call.request, method="GET", query=query, body=b""))
+        try:
+            answer = await self._send(asking, body=b"", content_type="")
+            value = await self._value(call, self._projector(call), answer)
+        except ApiError:
+            return  # the deletion stands; the member's watch tells of it
+        for item in value.get("items") or ():
+            doomed.pop(intake.key(item), None)
+            await intake.written(kind | item)
+        for (namespace, name), uid in doomed.items():
+            await intake.gone(namespace, name, uid=uid)
+
+    async def _project(
+        self, call: Call, projector: Projector, value: dict[str, Any]
     ) -> dict[str, Any]:
-        revision = self._revision_at(value, kept)
         kind = value.get("kind")
         if kind == "Status":
             return projector.project_status(value)
         if isinstance(items := value.get("items"), list) and str(kind).endswith("List"):
             for item in items:
-                projector.project(item, revision=revision)
-            value["metadata"] = {"resourceVersion": str(revision)}
+                projector.project(item, revision=await self._revision_at(call, item))
+            value["metadata"] = {"resourceVersion": str(self._world.sequencer.current)}
             return value
-        return projector.project(value, revision=revision)
+        return projector.project(value, revision=await self._revision_at(call, value))
 
-    def _revision_at(self, value: Mapping[str, Any], kept: Entry | None) -> Revision:
-        """The fleet revision of an answer. Where the member has gone on since, it is one at which
-        the object was not yet what it is: as a precondition it must not stand for the newer."""
-        if kept is None:
+    async def _revision_at(self, call: Call, value: Mapping[str, Any]) -> Revision:
+        """The fleet revision of what a member answered."""
+        metadata = value.get("metadata") or {}
+        told, name = metadata.get("resourceVersion"), metadata.get("name")
+        if not told or not name:
             return self._world.sequencer.current
-        told = (value.get("metadata") or {}).get("resourceVersion")
-        if told == str(kept.member_revision):
-            return kept.revision
-        return Revision(kept.revision - 1)
+        projector = self._world.projector(call.member.name, call.target.gvr)
+        assert projector is not None
+        key = projector.key({"metadata": metadata})
+        return await self._world.revision_at(call.target.gvr, key, told)
 
 
 def unanswered(member: str, method: str, error: TransportError) -> Unavailable | ServerTimeout:
@@ -313,3 +346,15 @@ def _is_gone(value: Mapping[str, Any]) -> bool:
     if not metadata.get("deletionTimestamp"):
         return True
     return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")
+
+
+def _is_finished(value: Mapping[str, Any]) -> bool:
+    """Whether a write took away the last thing that a deletion waited for: the member answers the
+    object once more, and has removed it."""
+    metadata = value.get("metadata") or {}
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if metadata.get("deletionGracePeriodSeconds"):
+        return False
+    spec = value.get("spec") or {}
+    return not (value.get("kind") == "Namespace" and spec.get("finalizers"))

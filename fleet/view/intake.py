@@ -51,6 +51,10 @@ class Intake:
     def member(self) -> str:
         return self._projector.member
 
+    def key(self, obj: dict[str, Any]) -> tuple[str, str]:
+        """The projected (namespace, name) of a member's object."""
+        return self._projector.key(obj)
+
     def replace(self, objects: Iterable[dict[str, Any]], revision: int) -> Iterator[None]:
         """The member's whole list; yields between portions of work.
 
@@ -60,7 +64,7 @@ class Intake:
         put_back = revision < self.revision
         seen: set[tuple[str, str]] = set()
         for number, obj in enumerate(objects):
-            key = self._projector.key(obj)
+            key = self.key(obj)
             seen.add(key)
             self._removed.pop(key, None)
             if self._is_news(key, _revision_of(obj), put_back=put_back):
@@ -73,7 +77,7 @@ class Intake:
     def upsert(self, obj: dict[str, Any]) -> None:
         revision = _revision_of(obj)
         self.revision = max(self.revision, revision)
-        key = self._projector.key(obj)
+        key = self.key(obj)
         removed = self._removed.get(key)
         if removed is not None:
             if removed == obj["metadata"].get("uid"):
@@ -85,7 +89,7 @@ class Intake:
     def remove(self, obj: dict[str, Any]) -> None:
         revision = _revision_of(obj)
         self.revision = max(self.revision, revision)
-        key = self._projector.key(obj)
+        key = self.key(obj)
         self._removed.pop(key, None)
         self._sequencer.submit(_Remove(self, key, obj, upto=revision))
 
@@ -96,7 +100,7 @@ class Intake:
 
     async def written(self, obj: dict[str, Any]) -> Entry | None:
         """The object as the member answered a write; returns its entry once it is visible."""
-        key = self._projector.key(obj)
+        key = self.key(obj)
         if self._is_news(key, _revision_of(obj)):
             await self._applied(_Put(self, obj))
         return self._mine(key)

@@ -260,17 +260,18 @@ class Reads:
             return Unavailable.member(member.name, str(error))
         except MemberStatus as error:
             return error
-        current = self._world.sequencer.current
         kind, api_version = read.resource.kind, read.resource.api_version
         entries = []
         for item in page.value.get("items") or ():
+            told = item["metadata"].get("resourceVersion", "")
+            revision = await self._world.revision_at(gvr, projector.key(item), told)
             obj = projector.project(
-                {"kind": kind, "apiVersion": api_version, **item}, revision=current
+                {"kind": kind, "apiVersion": api_version, **item}, revision=revision
             )
             entries.append(
                 Entry(
                     obj,
-                    revision=current,
+                    revision=revision,
                     fields=extract(read.resource, obj),
                     member=member.name,
                 )

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from fleet.kube import discovery
 from fleet.kube.resources import GroupVersionResource
+from fleet.kube.revision import Revision
+from fleet.view.glimpses import Glimpses
 from fleet.view.merged import Merged
 from fleet.view.parts import NoShards, Sieve, Sorting, concerns
 from fleet.view.projection import Projector
@@ -76,6 +78,7 @@ class World:
         """`store` holds the fleet's own objects, `own` says of which resources there may be any,
         `shards` what of the members' objects belongs to fleet workloads."""
         self.sequencer = sequencer
+        self.glimpses = Glimpses(sequencer)
         self._store = store
         self._own = own
         self._clock = clock
@@ -148,6 +151,23 @@ class World:
                 return None
             found = self._projectors[(member, gvr)] = Projector(member, row)
         return found
+
+    async def revision_at(
+        self, gvr: GroupVersionResource, key: tuple[str, str], told: str
+    ) -> Revision:
+        """The fleet revision of the object with this projected key, which a member has just
+        answered at its revision `told`.
+
+        Where what is kept is newer it is one at which the object was not yet what it is: as a
+        precondition it must not stand for the newer.
+        """
+        merged = self._merged.get(gvr)
+        entry = merged.collection.get(*key) if merged is not None else None
+        if entry is None:
+            return await self.glimpses.revision((gvr, *key), told)
+        if told == str(entry.member_revision):
+            return entry.revision
+        return Revision(entry.revision - 1)
 
     # -- what is served
 

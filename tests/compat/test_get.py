@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 import yaml
 
 pytestmark = pytest.mark.controlplane
+
+AGE = re.compile(r"(\d+[dhms])+|<invalid>")
 
 
 def test_every_namespace_shows_every_member_and_whose_each_pod_is(
@@ -140,7 +143,7 @@ def test_sorted_by_a_field_with_labels_shown(kubectl: Any, payments: str) -> Non
     assert all(row["CLUSTER"] in ("east", "west") for row in labelled)
 
 
-@pytest.mark.parametrize("size", [1, 3, 500])
+@pytest.mark.parametrize("size", [7, 500])
 def test_chunks_make_the_same_list(kubectl: Any, payments: str, size: int) -> None:
     where = ("get", "pods", "-A", "-o", "custom-columns=:.metadata.namespace,:.metadata.name")
     whole = kubectl(*where, "--chunk-size=0", "--no-headers").split("\n")
@@ -219,16 +222,16 @@ def test_a_union_of_namespaces_reads_like_one(kubectl: Any, payments: str) -> No
 def _plain(text: str, cluster: str = "") -> list[list[str]]:
     """Cells of printed tables without what a moment changes and without what is projected."""
     tables: list[list[str]] = []
-    at = None
+    extra: list[int] = []
     for line in text.splitlines():
-        cells = [cell for cell in line.split("  ") if cell.strip()]
-        cells = [cell.strip() for cell in cells]
+        cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
         if "NAME" in cells or "LAST SEEN" in cells:
-            head = cells
-            at = [n for n, c in enumerate(head) if c in ("AGE", "LAST SEEN", "DURATION", "CLUSTER",
-                                                         "FIRST SEEN")]  # fmt: skip
-        kept = [cell for n, cell in enumerate(cells) if n not in (at or ())]
-        tables.append([_unprojected(cell, cluster) for cell in kept])
+            extra = [n for n, cell in enumerate(cells) if cell == "CLUSTER"]
+        elif cluster and cells:
+            # an empty cell before it moves the column
+            extra = [n for n, cell in enumerate(cells) if cell == cluster][:1]
+        kept = [cell for n, cell in enumerate(cells) if n not in extra]
+        tables.append([_unprojected(cell, cluster) for cell in kept if not AGE.fullmatch(cell)])
     return tables
 
 

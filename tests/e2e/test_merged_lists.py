@@ -232,6 +232,66 @@ def test_what_was_acknowledged_is_visible(door: Any, gateway: Any, group: str) -
             assert _keys(door.get(_all(group))) == []
 
 
+def test_what_a_collections_deletion_took_is_gone_and_what_waits_is_shown_waiting(
+    door: Any, group: str
+) -> None:
+    for n in range(10):
+        made = _map(f"c{n}", group)
+        if n == 3:
+            made["metadata"]["finalizers"] = ["test/hold"]
+        door.post(_path(".one"), made)
+        door.post(_path(".two"), _map(f"c{n}", group))
+    door.get(_all(group))
+    door.delete(f"{_path('.one')}?labelSelector=group%3D{group}")
+    left = door.get(_all(group))
+    assert _keys(left) == [(f"{SPACE}.one", "c3"), *((f"{SPACE}.two", f"c{n}") for n in range(10))]
+    assert left["items"][0]["metadata"]["deletionTimestamp"]
+    # the write that takes the last finalizer away is the removal
+    door.patch(_path(".one", "c3"), {"metadata": {"finalizers": None}})
+    assert door.request("GET", _path(".one", "c3")).status == 404
+    assert len(door.get(_all(group))["items"]) == 10
+
+
+def test_objects_that_are_not_kept_have_numbers_to_rely_on(door: Any, group: str) -> None:
+    """Secrets are read through: unchanged means the same revision, changed another one, and each
+    is good as a precondition."""
+    path = f"/api/v1/namespaces/{SPACE}.one/secrets"
+    made = door.post(path, _map("s", group))
+    one = f"{path}/s"
+    try:
+        read = door.get(one)
+        assert read["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+        door.post(_path(".two"), _map("other", group))
+        assert door.get(one) == read
+        listed = door.get(f"{path}?labelSelector=group%3D{group}")["items"]
+        assert [i["metadata"]["resourceVersion"] for i in listed] == [
+            read["metadata"]["resourceVersion"]
+        ]
+        bare = {"metadata": {"resourceVersion": read["metadata"]["resourceVersion"]}}
+        changed = door.patch(one, bare | {"data": {"v": "YQ=="}})
+        assert int(changed["metadata"]["resourceVersion"]) > int(
+            bare["metadata"]["resourceVersion"]
+        )
+        stale = door.request(
+            "PATCH", one, bare, headers={"Content-Type": "application/merge-patch+json"}
+        )
+        assert (stale.status, stale.json["reason"]) == (409, "Conflict")
+        options = {"preconditions": {"resourceVersion": before}}
+        assert door.request("DELETE", one, options).status == 409
+        options = {"preconditions": {"resourceVersion": changed["metadata"]["resourceVersion"]}}
+    finally:
+        assert door.request("DELETE", one, options).status == 200
+
+
+def test_a_dry_run_answers_under_the_revision_of_what_is_there(door: Any, group: str) -> None:
+    made = door.post(_path(".one"), _map("c", group))
+    door.post(_path(".two"), _map("c", group))
+    tried = door.patch(f"{_path('.one', 'c')}?dryRun=All", {"data": {"v": "1"}})
+    assert tried["data"] == {"v": "1"}
+    assert tried["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert "data" not in door.get(_path(".one", "c")) or not door.get(_path(".one", "c"))["data"]
+
+
 def test_what_a_member_acknowledged_elsewhere_is_visible_soon(
     door: Any, bare_members: Any, door_to: Any, group: str
 ) -> None:

@@ -143,9 +143,7 @@ async def test_leaving_takes_everything(taking: Taking) -> None:
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["put", "remove", "hold", "release"]),
-        st.sampled_from("abc"),
-        st.integers(1, 30),
+        st.sampled_from(["put", "remove", "echo", "hold", "release"]), st.sampled_from("abc")
     ),
     max_size=40,
 )
@@ -153,18 +151,27 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_holding_numbers_back_changes_when_things_are_seen_but_not_what(
-    events: list[tuple[str, str, int]],
+    events: list[tuple[str, str]],
 ) -> None:
     held, free = Taking(), Taking()
+    last: dict[str, int] = {}
     with ExitStack() as stack:
-        for what, name, revision in events:
-            if what == "hold" and not held.sequencer._reserved:
+        for revision, (what, name) in enumerate(events, start=1):
+            if what == "hold" and not last.get("held"):
                 stack.enter_context(held.sequencer.reserve())
+                last["held"] = 1
             elif what == "release":
                 stack.pop_all().close()
+                last["held"] = 0
             for taking in (held, free):
                 if what == "put":
                     taking.intake.upsert(obj(name, revision))
+                elif what == "echo" and name in last:
+                    taking.intake.upsert(obj(name, last[name]))
                 elif what == "remove":
                     taking.intake.remove(obj(name, revision))
+            if what == "put":
+                last[name] = revision
+            elif what == "remove":
+                last.pop(name, None)
     assert held.seen() == free.seen()
