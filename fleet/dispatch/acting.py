@@ -116,7 +116,7 @@ class Actor:
         refused = (
             await self._premises.namespace(remote, shard.cluster, workload.namespace)
             or await self._clear_gate(remote, shard, workload)
-            or await self._service_is_free(remote, shard, workload)
+            or await self._service_is_free(remote, workload)
         )
         if refused is not None:
             return refused
@@ -155,21 +155,19 @@ class Actor:
         if gate is None:
             return None
         if not self._is_ours(gate):
-            return _taken(shard.cluster, "ConfigMap", name)
+            return _taken("ConfigMap", name)
         await remote.delete(
             carrying.CONFIG_MAPS, workload.namespace, name, uid=gate["metadata"]["uid"]
         )
         return None
 
-    async def _service_is_free(
-        self, remote: Remote, shard: Shard, workload: Workload
-    ) -> Refused | None:
+    async def _service_is_free(self, remote: Remote, workload: Workload) -> Refused | None:
         if not workload.gang:
             return None
         present = await remote.get(SERVICES, workload.namespace, workload.service)
         if present is None or self._is_ours(present):
             return None
-        return _taken(shard.cluster, "Service", workload.service)
+        return _taken("Service", workload.service)
 
     async def _carry(
         self, remote: Remote, shard: Shard, workload: Workload, *, owner: Object | None
@@ -186,7 +184,7 @@ class Actor:
                     wanted["metadata"]["ownerReferences"] = [owner]
                 await remote.create(gvr, workload.namespace, wanted)
             elif not carrying.is_copy(present, fleet=self._fleet):
-                return _taken(shard.cluster, wanted["kind"], name)
+                return _taken(wanted["kind"], name)
             elif changed := carrying.updated(present, wanted, gvr, owner=owner):
                 await remote.update(gvr, changed)
             if owner is not None:
@@ -409,11 +407,10 @@ def _owner(job: Mapping[str, Any]) -> Object:
     }
 
 
-def _taken(cluster: str, kind: str, name: str) -> Refused:
+def _taken(kind: str, name: str) -> Refused:
     return Refused(
         "NameTaken",
-        f"{cluster} has a {kind} {name} of its own in that namespace; it was not touched: "
-        "rename one of them",
+        f"has a {kind} {name} of its own in that namespace; it was not touched: rename one of them",
     )
 
 

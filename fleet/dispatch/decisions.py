@@ -503,7 +503,7 @@ class _Pass:
         if sight.refused is not None:
             return sight.refused
         if not sight.member:
-            return Refused("MemberLeft", f"{shard.cluster} is no member of the fleet any more")
+            return Refused("MemberLeft", "is no member of the fleet any more")
         if sight.foreign:
             return Refused("NameTaken", sight.foreign)
         job = sight.job
@@ -512,22 +512,22 @@ class _Pass:
         if job.outcome or job.deleting:
             why = job.message or job.reason or "it is being deleted there"
             if job.reason == LAPSED:
-                why = "the hold lapsed before all parts were held"
-            return Refused("HoldLost", why)
+                why = "it lapsed"
+            return Refused("HoldLost", f"lost its hold: {why}")
         return None
 
     def _too_late(self, shard: Shard) -> Refused:
         sight = self._sight(shard)
         limit_s = self.s.timing.hold_limit_s
         if not sight.reached:
-            return Refused("Unreachable", _silence(sight))
+            return Refused("Unreachable", _silent_because(sight))
         why = sight.unbound_because()
-        message = f"{sight.bound()} of {shard.count} pods were put on nodes in {limit_s:g} s"
+        message = f"put {sight.bound()} of {shard.count} pods on nodes in {limit_s:g} s"
         return Refused("NoRoom", f"{message}: {why}" if why else message)
 
     def _hold_broke(self, record: Record, failures: list[tuple[Shard, Refused]]) -> Record:
         self.barred |= {shard.cluster: refused.message for shard, refused in failures}
-        told = "; ".join(f"{shard.cluster}: {refused.message}" for shard, refused in failures)
+        told = "; ".join(f"{shard.cluster} {refused.message}" for shard, refused in failures)
         message = f"not all parts could be held, so none is: {told}"
         return self._release(record, reason=failures[0][1].reason, message=message)
 
@@ -564,6 +564,10 @@ class _Pass:
 
 
 def _silence(sight: Sight) -> str:
+    return f"{sight.cluster} {_silent_because(sight)}"
+
+
+def _silent_because(sight: Sight) -> str:
     if not sight.member:
-        return f"{sight.cluster} is no member of the fleet any more"
-    return f"{sight.cluster} does not answer" + (f": {sight.why}" if sight.why else "")
+        return "is no member of the fleet any more"
+    return "does not answer" + (f": {sight.why}" if sight.why else "")

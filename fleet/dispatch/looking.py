@@ -112,7 +112,7 @@ class Looker:
         if obj is None:
             return replace(sight, unfinished=self._departures.went_unfinished(key))
         if not is_ours(obj, fleet=self._fleet, workload_uid=workload.uid, shard=name):
-            return replace(sight, foreign=f"{cluster} has a Job {name} that is not the fleet's")
+            return replace(sight, foreign=f"has a Job {name} that is not the fleet's")
         sight = replace(sight, job=job_view(obj))
         self._leases.seen(key, sight.left_s())
         return replace(sight, leased_until=self._leases.until(key, lease_s=record.lease_s))

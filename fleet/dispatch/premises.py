@@ -97,7 +97,7 @@ class Premises:
                 pod = await remote.create(PODS, namespace, ranks.probe(), dry_run=True)
             except ApiError as error:
                 # A namespace that was just made refuses pods until it has its ServiceAccount.
-                why = f"{cluster} refuses a pod to ask with: {error}"
+                why = f"refuses a pod to ask with: {error}"
                 continue
             if ranks.numbers_globally(pod):
                 return True, ""
@@ -150,7 +150,7 @@ class Premises:
         present = await remote.get(PRIORITY_CLASSES, "", name)
         if present is not None and not _same_class(present, wanted):
             if (present["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
-                message = f"{cluster} has a PriorityClass {name} of its own that is another one"
+                message = f"has a PriorityClass {name} of its own that is another one"
                 return "", Refused("NameTaken", message)
             uid = present["metadata"]["uid"]
             await remote.delete(PRIORITY_CLASSES, "", name, uid=uid, propagation="Background")
@@ -169,12 +169,12 @@ def not_accepted(cluster: str, namespace: Mapping[str, Any]) -> Refused | None:
     metadata = namespace["metadata"]
     name = metadata["name"]
     if metadata.get("deletionTimestamp"):
-        return Refused("NamespaceEnds", f"namespace {name} of {cluster} is being deleted")
+        return Refused("NamespaceEnds", f"its namespace {name} is being deleted")
     if (metadata.get("labels") or {}).get(ACCEPT_LABEL) == "true":
         return None
     return Refused(
         "NotAccepted",
-        f"namespace {name} of {cluster} is not the fleet's; to let fleet workloads in: "
+        f"its namespace {name} does not take the fleet's work; to let it in: "
         f'kubectl label namespace {name}.{cluster} {ACCEPT_LABEL}="true"',
     )
 

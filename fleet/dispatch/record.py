@@ -27,6 +27,7 @@ WAITING: Final = ("Queued", "Lost")
 """Phases that want a plan."""
 _TO_COME: Final = frozenset({"Planned", "Holding", "Held"})
 _LIVE: Final = frozenset({"Committed", "Running"})
+_OF_A_PLAN: Final = ("usedClusters", "plane", "whySeveral", "cost")
 _DEFAULT_LEASE_S: Final = 300.0
 
 
@@ -159,6 +160,9 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     _set(written, "shards", [_written_shard(each) for each in record.shards] or None)
     _set(written, "owed", [_written_debt(each) for each in record.owed] or None)
     _set(written, "failures", record.failures or None)
+    if record.phase == "Queued":
+        for field in _OF_A_PLAN:
+            written.pop(field, None)
     lease = duration_text(timedelta(seconds=record.lease_s))
     return written | {"lease": lease, "fencing": record.fencing}
 
