@@ -190,7 +190,10 @@ class MergedRoot:
         else:
             field, given = "metadata.name", name
             how = naming.join(given or "NAME", example)
-        why = f"the fleet has no {target.gvr.group_resource} of its own; name a member: {how}"
+        other = self._world.other_version(target.gvr)
+        what = target.gvr.group_resource
+        has = f"has its own {what} in {other} alone" if other else f"has no {what} of its own"
+        why = f"the fleet {has}; name a member: {how}"
         if target.verb == "create" and not target.name:
             cause = Cause("FieldValueInvalid", f'Invalid value: "{given}": {why}', field)
             return Invalid.of(group=target.gvr.group, kind=resource.kind, name=name, causes=[cause])

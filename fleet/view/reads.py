@@ -92,7 +92,7 @@ class Reads:
                 recent = not options.revision_given and not options.continue_
                 warnings = await merged.settle(self._freshness, recent=recent, members=read.members)
             collection = merged.collection
-        warnings += self._unheard(read, complete=complete)
+        warnings += self._unheard(read, complete=complete) + self._elsewhere_versioned(read)
         response = reading.list_response(
             collection,
             options,
@@ -180,6 +180,14 @@ class Reads:
         if unheard and complete:
             raise Unavailable.member(unheard[0], UNHEARD)
         return tuple(f"{name}: not heard from yet, its objects are missing" for name in unheard)
+
+    def _elsewhere_versioned(self, read: Read) -> tuple[str, ...]:
+        """A warning where the fleet's own objects are in another version of the resource."""
+        other = self._world.other_version(read.target.gvr)
+        if not other or "." in read.target.namespace.removesuffix(f".{naming.UNION}"):
+            return ()
+        what = read.target.gvr.group_resource
+        return (f"the fleet's own {what} are in {other} alone and not shown here",)
 
     # -- sources
 

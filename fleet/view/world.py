@@ -174,9 +174,10 @@ class World:
     def catalogue(self) -> Catalogue:
         """The union of what the fleet itself and its members serve."""
         if self._catalogue is None:
-            members = (self._members[name] for name in sorted(self._members))
-            sources = [self._own(), *(_answerable(member.catalogue) for member in members)]
-            self._catalogue = discovery.union(sources)
+            names = sorted(self._members)
+            members = [_answerable(self._members[name].catalogue) for name in names]
+            own = _lent(self._own(), discovery.union(members))
+            self._catalogue = discovery.union([own, *members])
             self._rows = {row.gvr: row for row in discovery.rows(self._catalogue)}
         return self._catalogue
 
@@ -188,6 +189,18 @@ class World:
     def owned(self, gvr: GroupVersionResource) -> bool:
         """Whether the fleet may have objects of this resource of its own."""
         return any(row.gvr == gvr for row in discovery.rows(self._own()))
+
+    def other_version(self, gvr: GroupVersionResource) -> str:
+        """Where the fleet's own objects of a resource are to be found when it is not in this
+        version of it: `autoscaling/v2`; "" when it is, or has none."""
+        rows = [
+            row
+            for row in discovery.rows(self._own())
+            if (row.gvr.group, row.gvr.resource) == (gvr.group, gvr.resource)
+        ]
+        if not rows or any(row.gvr == gvr for row in rows):
+            return ""
+        return rows[0].api_version
 
     def own(self, gvr: GroupVersionResource) -> Collection:
         """The fleet's own objects of a resource that is served."""
@@ -278,3 +291,16 @@ def _answerable(catalogue: Catalogue) -> Catalogue:
     return tuple(
         replace(group, versions=tuple(map(version, group.versions))) for group in catalogue
     )
+
+
+def _lent(own: Catalogue, members: Catalogue) -> Catalogue:
+    """The fleet's own catalogue, with the versions that members have beyond it of the same
+    resources: they are served for members' objects alone, and lists say so."""
+    kinds = {(row.gvr.group, row.gvr.resource) for row in discovery.rows(own)}
+    known = {row.gvr for row in discovery.rows(own)}
+    more = [
+        row
+        for row in discovery.rows(members)
+        if row.gvr not in known and (row.gvr.group, row.gvr.resource) in kinds
+    ]
+    return discovery.union([discovery.catalogue([*discovery.rows(own), *more])])

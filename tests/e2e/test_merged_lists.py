@@ -267,11 +267,10 @@ def test_objects_that_are_not_kept_have_numbers_to_rely_on(door: Any, group: str
         assert [i["metadata"]["resourceVersion"] for i in listed] == [
             read["metadata"]["resourceVersion"]
         ]
-        bare = {"metadata": {"resourceVersion": read["metadata"]["resourceVersion"]}}
+        before = read["metadata"]["resourceVersion"]
+        bare = {"metadata": {"resourceVersion": before}}
         changed = door.patch(one, bare | {"data": {"v": "YQ=="}})
-        assert int(changed["metadata"]["resourceVersion"]) > int(
-            bare["metadata"]["resourceVersion"]
-        )
+        assert int(changed["metadata"]["resourceVersion"]) > int(before)
         stale = door.request(
             "PATCH", one, bare, headers={"Content-Type": "application/merge-patch+json"}
         )
@@ -399,3 +398,30 @@ def test_unknown_paths_and_kinds_answer_a_status(door: Any) -> None:
     answer = door.request("POST", _path(".one"), b"{nonsense")
     assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
     assert json.loads(answer.body)["status"] == "Failure"
+
+
+def test_a_version_that_only_members_have_is_served_for_their_objects(door: Any) -> None:
+    """The fleet has its own HorizontalPodAutoscalers in v2 alone; kubectl 1.32 writes v1."""
+    kind = "horizontalpodautoscalers"
+    hpa = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "h"},
+        "spec": {
+            "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+        },
+    }
+    path = f"/apis/autoscaling/v1/namespaces/{SPACE}.one/{kind}"
+    door.post(path, hpa)
+    assert door.get(path)["items"][0]["metadata"]["namespace"] == f"{SPACE}.one"
+    assert not door.request("GET", path).warnings
+    versions = [v["version"] for v in door.get("/apis/autoscaling")["versions"]]
+    assert versions == ["v2", "v1"]
+    everywhere = door.request("GET", f"/apis/autoscaling/v1/{kind}")
+    assert len(everywhere.json["items"]) == 1
+    assert "autoscaling/v2 alone" in everywhere.warnings[0]
+    refused = door.request("POST", f"/apis/autoscaling/v1/namespaces/{SPACE}/{kind}", hpa)
+    assert refused.status == 422
+    assert "in autoscaling/v2 alone" in refused.json["message"]
+    door.delete(f"{path}/h")
