@@ -102,9 +102,9 @@ class Premises:
             if ranks.numbers_globally(pod):
                 return True, ""
             why = (
-                f"{cluster} does not number pods over all shards: it has no MutatingAdmissionPolicy"
+                "does not number pods over all shards: it has no MutatingAdmissionPolicy"
                 if version is None
-                else f"{cluster} has the policy {ranks.NAME}, and it does not work there"
+                else f"has the policy {ranks.NAME}, and it does not work there"
             )
         return False, why
 

@@ -83,7 +83,7 @@ class MergedRoot:
                 f'"{target.namespace}" is a union of namespaces and read-only: name one of them, '
                 f"{target.namespace[:-2]} or {target.namespace[:-1]}MEMBER"
             )
-        call = self._call(request, target, resource)
+        call = self._call(request, target, resource) or self._part(request, target, resource)
         if call is None:
             return await self._fleet(request, target, resource)
         return await self._member(call)
@@ -121,6 +121,27 @@ class MergedRoot:
             return None
         return Call(request, target, resource, members[member], namespace, name)
 
+    def _part(self, request: Request, target: Target, resource: Resource) -> Call | None:
+        """The call to the member that has a part of a fleet workload: `train-0-x7k2p.east` in the
+        fleet's `payments`. None where there is no such part."""
+        world = self._world
+        name, member = naming.split_name(target.name, world.members)
+        if member is None or member not in world.shards.hosts(target.namespace):
+            return None
+        merged = world.running(target.gvr)
+        entry = merged.collection.get(target.namespace, target.name) if merged else None
+        if entry is None:
+            # It may be on its way here. Only what is known to be a part is acted on: anything
+            # else of that name is the member's own.
+            if merged is None or target.verb != "get" or target.subresource:
+                return None
+        elif entry.member != member:
+            return None
+        # A shard stands in the member's namespace of the same name.
+        return Call(
+            request, target, resource, world.members[member], target.namespace, name, part=True
+        )
+
     @staticmethod
     def _name_in(request: Request, resource: Resource) -> str:
         """The name in the body of a create, which alone says whose object it will be."""
@@ -149,7 +170,9 @@ class MergedRoot:
             # a member that joins brings its namespace into an open watch
             return Scope(tuple(every), grows=lambda n: n.rpartition(".")[0] == union), None
         _, member = naming.split_namespace(namespace, world.members)
-        return Scope((namespace,)), () if member is None else (member,)
+        if member is None:
+            return Scope((namespace,)), tuple(sorted(world.shards.hosts(namespace)))
+        return Scope((namespace,)), (member,)
 
     async def _member(self, call: Call) -> Response:
         target = call.target
@@ -161,7 +184,8 @@ class MergedRoot:
         read = Read(call.request, target, call.resource, scope, (call.member.name,))
         if target.subresource:
             return self._reads.shown(await self._forwarder.read(call), read)
-        return await self._reads.get_object(read, direct=lambda: self._forwarder.read(call))
+        direct = None if call.part else lambda: self._forwarder.read(call)
+        return await self._reads.get_object(read, direct=direct)
 
     # -- the fleet's own
 
