@@ -82,6 +82,7 @@ class EmbeddedCluster:
         self._pod_failure_backoff_s = pod_failure_backoff_s
         self._layout: layout.Layout | None = None
         self._cluster: Cluster | None = None
+        self._runtime: ProcessRuntime | None = None
         self._server: Server | None = None
         self._tls: ssl.SSLContext | None = None
         self._gate = _Gate()
@@ -111,6 +112,11 @@ class EmbeddedCluster:
         if self._cluster is None:
             raise TestbedError(f"member {self.name} has not been started")
         return self._cluster
+
+    @property
+    def mounted(self) -> bool:
+        """Whether volumes are mounted here, and a hosts file shown to pods."""
+        return self._runtime is not None and bool(self._runtime.volumes)
 
     @property
     def handler(self) -> Handler:
@@ -153,7 +159,7 @@ class EmbeddedCluster:
                 root=root / "pods",
                 mount=self._mount,
             )
-            await stack.enter_async_context(runtime)
+            self._runtime = await stack.enter_async_context(runtime)
             self._cluster = Cluster(self._spec(network), runtime)
             await stack.enter_async_context(self._cluster)
             self._tls = _server_context(self._layout)
