@@ -25,6 +25,7 @@ from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, Response
 from fleet.members.calls import body_of
 from fleet.view import crossing
+from fleet.view.parts import PartBodies
 from fleet.view.projection import patches
 from fleet.view.projection.patches import PatchTarget
 from fleet.view.selectors import unproject_field_selector, unproject_label_selector
@@ -133,17 +134,32 @@ class Forwarder:
 
     # -- there
 
-    def _projector(self, call: Call) -> Projector:
+    def _projector(self, call: Call) -> Projector | PartBodies:
         projector = self._world.projector(call.member.name, call.target.gvr)
         if projector is None:
             if self._world.unheard([call.member.name]):
                 raise Unavailable.member(call.member.name, UNHEARD)
             raise NotFound.path()
+        if call.part:
+            return self._part(call, projector)
         if call.target.subresource:
             return projector.subresource(call.target.subresource)
         return projector
 
-    def _body(self, call: Call, projector: Projector) -> tuple[bytes, str]:
+    def _part(self, call: Call, projector: Projector) -> PartBodies:
+        entry = self._entry(call)
+        if entry is None:
+            gvr = call.target.gvr
+            raise NotFound.of(group=gvr.group, resource=gvr.resource, name=call.target.name)
+        return PartBodies(
+            projector,
+            self._world.shards,
+            subresource=call.target.subresource,
+            name=call.name,
+            current=entry.parse(),
+        )
+
+    def _body(self, call: Call, projector: Projector | PartBodies) -> tuple[bytes, str]:
         request, target = call.request, call.target
         revision_of = self._revision_of(call)
         if target.verb in ("delete", "deletecollection"):
@@ -154,6 +170,11 @@ class Forwarder:
             return orjson.dumps(options), "application/json"
         if target.verb == "patch":
             content_type = request.headers.get("content-type", "")
+            if isinstance(projector, PartBodies):
+                body = projector.unproject_patch(
+                    content_type, request.body, revision_of=revision_of
+                )
+                return body, content_type
             entry = self._entry(call)
             patched = PatchTarget(
                 namespace=target.namespace,
@@ -232,7 +253,9 @@ class Forwarder:
 
     # -- and back
 
-    async def _value(self, call: Call, projector: Projector, answer: Response) -> dict[str, Any]:
+    async def _value(
+        self, call: Call, projector: Projector | PartBodies, answer: Response
+    ) -> dict[str, Any]:
         raw = await body_of(answer)
         try:
             value = orjson.loads(raw)
@@ -295,7 +318,7 @@ class Forwarder:
             await intake.gone(namespace, name, uid=uid)
 
     async def _project(
-        self, call: Call, projector: Projector, value: dict[str, Any]
+        self, call: Call, projector: Projector | PartBodies, value: dict[str, Any]
     ) -> dict[str, Any]:
         kind = value.get("kind")
         if kind == "Status":
@@ -316,6 +339,8 @@ class Forwarder:
         projector = self._world.projector(call.member.name, call.target.gvr)
         assert projector is not None
         key = projector.key({"metadata": metadata})
+        if call.part:
+            key = (call.target.namespace, call.target.name)
         return await self._world.revision_at(call.target.gvr, key, told)
 
 

@@ -16,12 +16,14 @@ from cachetools import LRUCache
 from fleet.view.projection import PartProjector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from fleet.kube.resources import Resource
     from fleet.kube.revision import Revision
     from fleet.view.intake import Intake
     from fleet.view.projection import ObjectKey, Part, Projector
+
+    RevisionOf = Callable[[Revision], str | None]
 
 Standing = Literal["Native", "Part", "Hidden"]
 
@@ -139,6 +141,87 @@ class Sieve:
         if self._tells and standing != "Native":
             self._shards.seen(self._sorting.member, obj, gone=gone)
         return standing != "Hidden"
+
+
+class PartBodies:
+    """Bodies of requests about one part, as its member has them, and the answers back.
+
+    `current` is the part as last projected: what it displaced is taken from there and never from
+    a body. Has the methods of `Projector` that a forwarded call needs.
+    """
+
+    def __init__(
+        self,
+        projector: Projector,
+        shards: Shards,
+        *,
+        subresource: str,
+        name: str,
+        current: Mapping[str, Any],
+    ) -> None:
+        """`name` is the part's own in its member."""
+        of = projector.subresource(subresource) if subresource else projector
+        self.resource = of.resource
+        self._own = self.resource.kind == projector.resource.kind
+        self._ordinary = projector
+        self._projector = PartProjector(
+            projector, part_of=partial(shards.part_of, projector.member)
+        )
+        self._name = name
+        self._current = current
+
+    def project(self, obj: dict[str, Any], *, revision: Revision) -> dict[str, Any]:
+        """An object of the member under the fleet's names; of a subresource as it is."""
+        if self._own and self._projector.namespace_of(obj) is not None:
+            return self._projector.project(obj, revision=revision)
+        return obj
+
+    def project_status(self, status: dict[str, Any]) -> dict[str, Any]:
+        return self._ordinary.project_status(status)
+
+    def unproject_delete_options(
+        self,
+        options: dict[str, Any],
+        *,
+        name: str = "",
+        revision_of: RevisionOf | None = None,
+    ) -> dict[str, Any]:
+        return self._ordinary.unproject_delete_options(options, name=name, revision_of=revision_of)
+
+    def unproject(
+        self,
+        obj: dict[str, Any],
+        *,
+        namespace: str = "",
+        name: str = "",
+        revision_of: RevisionOf | None = None,
+    ) -> dict[str, Any]:
+        """A whole body, in place. Raises as `PartProjector.unproject`."""
+        if self._own:
+            return self._projector.unproject(
+                obj,
+                namespace=namespace,
+                name=name,
+                revision_of=revision_of,
+                current=self._current,
+            )
+        # Eviction, Binding: about the pod, by its name.
+        metadata = obj.get("metadata")
+        if isinstance(metadata, dict):
+            metadata.pop("namespace", None)
+            metadata["name"] = self._name
+        options = obj.get("deleteOptions")
+        if isinstance(options, dict):
+            self.unproject_delete_options(options, name=name, revision_of=revision_of)
+        return obj
+
+    def unproject_patch(
+        self, content_type: str, body: bytes, *, revision_of: RevisionOf | None
+    ) -> bytes:
+        """A patch that does the same to the member's object."""
+        return self._projector.unproject_patch(
+            content_type, body, current=self._current, revision_of=revision_of
+        )
 
 
 def concerns(resource: Resource) -> bool:
