@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -81,17 +82,28 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             binary(wanted.name, version=wanted.version)
 
 
-@pytest.fixture(scope="session")
-def binaries() -> dict[str, Path]:
-    """Every program of the testbed, by `NAME-VERSION`; skips what needs them if one is missing."""
-    found = {f"{wanted.name}-{wanted.version}": find(wanted) for wanted in PROGRAMS}
-    missing = [name for name, path in found.items() if path is None]
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs programs that are missing, before any of its fixtures starts one."""
+    if item.get_closest_marker("controlplane") is None:
+        return
+    missing = [name for name, path in _programs().items() if path is None]
     if missing:
         pytest.skip(
             f"real control planes need {', '.join(missing)}: run `scripts/testbed build` "
             "(Go 1.26; about 12 min, once), or set KUBEBUILDER_ASSETS"
         )
-    return {name: path for name, path in found.items() if path is not None}
+
+
+@cache
+def _programs() -> dict[str, Path | None]:
+    return {f"{wanted.name}-{wanted.version}": find(wanted) for wanted in PROGRAMS}
+
+
+@pytest.fixture(scope="session")
+def binaries() -> dict[str, Path]:
+    """Every program of the testbed, by `NAME-VERSION`."""
+    return {name: path for name, path in _programs().items() if path is not None}
 
 
 @pytest.fixture(scope="session")
