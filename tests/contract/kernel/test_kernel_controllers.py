@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fleet.apiserver.controllers.objects import Key, Objects
 from fleet.errors import StoreError
 from fleet.store.memory import MemoryBackend
 
@@ -533,6 +534,77 @@ async def test_an_owner_made_anew_is_another_owner(
         await config(api, "root")
         await harness.at_rest(api)
         assert await names_in(api, MAPS.format("lab")) == ["kube-root-ca.crt", "root"]
+
+
+class Gated(MemoryBackend):
+    """Once `held`, each commit waits until it is let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = False
+        self._waiting: list[tuple[Sequence[Record], asyncio.Future[None]]] = []
+
+    def commit(self, changes: Sequence[Record]) -> asyncio.Future[None]:
+        if not self.held:
+            return super().commit(changes)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((changes, future))
+        return future
+
+    def let_through(self) -> None:
+        """The commit that waits, if there is one."""
+        if self._waiting:
+            changes, future = self._waiting.pop(0)
+            super().commit(changes)
+            future.set_result(None)
+
+
+async def test_an_object_disowned_at_the_last_moment_is_not_deleted(
+    started: Callable[..., Any], harness: ModuleType
+) -> None:
+    """The collector decides while a user's write is under way, and its own comes after that."""
+    backend = Gated()
+    async with started(backend=backend) as api:
+        await namespace(api, "lab")
+        root = await config(api, "root")
+        await config(api, "leaf", ownerReferences=[owner(root)])
+        await harness.at_rest(api)
+        backend.held = True
+        delete = asyncio.create_task(api.call("DELETE", MAPS.format("lab") + "/root"))
+        await harness.at_rest(api)
+        disowned = {"metadata": {"ownerReferences": None}}
+        patch = asyncio.create_task(
+            api.call("PATCH", MAPS.format("lab") + "/leaf", disowned, content_type=MERGE)
+        )
+        await harness.at_rest(api)
+        backend.let_through()  # the owner is gone, and seen to be gone
+        await harness.at_rest(api)
+        for _ in range(5):
+            backend.let_through()
+            await harness.at_rest(api)
+        assert (await delete).status == (await patch).status == 200
+        assert "leaf" in await names_in(api, MAPS.format("lab"))
+
+
+async def test_a_controller_means_one_object_not_one_name(
+    started: Callable[..., Any], harness: ModuleType
+) -> None:
+    async with started() as api:
+        made = await config(api, "it", "default")
+        objects = Objects(api.store, lambda: api.kernel.resources, api.kernel.writer)
+        row = objects.row("configmaps")
+        assert row is not None
+        key = Key("configmaps", "default", "it")
+
+        def label(obj: dict[str, Any]) -> dict[str, Any]:
+            return {**obj, "metadata": {**obj["metadata"], "labels": {"a": "b"}}}
+
+        await objects.change(row, key, label, uid=NOBODY)
+        assert await api.must("GET", MAPS.format("default") + "/it") == made
+        await objects.change(row, key, label, uid=made["metadata"]["uid"])
+        found = await api.must("GET", MAPS.format("default") + "/it")
+        assert found["metadata"]["labels"] == {"a": "b"}
+        await objects.change(row, Key("configmaps", "default", "none"), label, uid=NOBODY)
 
 
 async def test_a_second_look_writes_nothing(

@@ -111,16 +111,14 @@ async def test_delays_double_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
         work.queue.add("a")
         await turns(400)
         assert len(work.begun) == 17
-    assert delays[:3] == [0.01, 0.02, 0.04]
-    assert delays[-1] == queues.LAST_RETRY_S
-    # after a success the next failure begins anew
-    delays.clear()
-    async with Work() as work:
-        work.gate.set()
+        assert delays[:3] == [0.01, 0.02, 0.04]
+        assert delays[-1] == queues.LAST_RETRY_S
+        # after a success the next failure begins anew
+        delays.clear()
         work.fails = [StoreError("full")]
         work.queue.add("a")
         await turns()
-    assert delays == [0.01]
+        assert delays == [0.01]
 
 
 async def test_naming_a_key_again_does_not_wait_for_its_delay(
