@@ -23,9 +23,12 @@ import sys
 import termios
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from adapters.process import mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 HEADER: Final = struct.Struct("!I")
 MARK: Final = "FLEET_CONTAINER"
@@ -179,7 +182,7 @@ class Helper:
         for child in self._children.values():
             if child.mark == ended.mark:
                 _kill_group(child.pid, signal.SIGKILL)
-        needle = f"{MARK}={ended.mark}".encode()
+        needle = f"{MARK}={ended.mark}\0".encode()
         for _ in range(_LEVELS):
             strays = [
                 pid
@@ -261,6 +264,22 @@ def _environment(pid: int) -> bytes:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
+
+
+def kill_marked(marks: Collection[str]) -> None:
+    """Kill every process of this machine that belongs to one of the containers `marks`."""
+    needles = [f"{MARK}={mark}\0".encode() for mark in marks]
+    for _ in range(_LEVELS):
+        found = [
+            int(entry.name)
+            for entry in os.scandir("/proc")
+            if entry.name.isdigit()
+            and any(needle in _environment(int(entry.name)) for needle in needles)
+        ]
+        if not found:
+            return
+        for pid in found:
+            _kill(pid)
 
 
 def _kill(pid: int) -> None:

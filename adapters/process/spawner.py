@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.process.helper import HEADER
+from adapters.process.helper import HEADER, MARK, kill_marked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,8 @@ class Exit:
 class Spawned:
     """One process that the helper started."""
 
-    def __init__(self, key: str, spawner: Spawner) -> None:
+    def __init__(self, key: str, mark: str, spawner: Spawner) -> None:
+        self.mark = mark
         self._key = key
         self._spawner = spawner
         self._ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
@@ -128,7 +129,7 @@ class Spawner:
         """
         self._serial += 1
         key = str(self._serial)
-        spawned = Spawned(key, self)
+        spawned = Spawned(key, env[MARK], self)
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._starting[key] = started
         self._running[key] = spawned
@@ -212,6 +213,8 @@ class Spawner:
                     del inbox[: HEADER.size + length]
         if self._channel is channel:
             log.error("the helper that owns this member's processes was lost, and they with it")
+            marks = {spawned.mark for spawned in self._running.values()}
+            await asyncio.to_thread(kill_marked, marks)
             await self._disconnect()
 
     def _told(self, message: dict[str, Any]) -> None:

@@ -129,6 +129,7 @@ async def test_when_the_helper_dies_its_pods_fail_and_the_next_ones_run():
         (pod,) = (await client.get(PODS))["items"]
         ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
         assert (ended["exitCode"], ended["signal"]) == (137, 9)
+        await until_no_process(pod["metadata"]["uid"])
 
         await client.create(JOBS, job("second", script="true"))
         done = await until(lambda: client.get(f"{JOBS}/second"), lambda job: len(said(job)) == 2)

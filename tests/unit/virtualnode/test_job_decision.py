@@ -48,8 +48,9 @@ class Cluster:
         self.look_again_s: float | None = None
         self._serial = 0
 
-    def look(self) -> None:
-        """One pass; the pods that were deleted go on ending until `vanish`."""
+    def look(self, *, interrupted: bool = False) -> None:
+        """One pass; the pods that were deleted go on ending until `vanish`. An interrupted pass
+        breaks off after the first write of the status, before pods are released."""
         if is_finished(self.job):
             return
         pods = list(self.pods.values())
@@ -60,6 +61,9 @@ class Cluster:
             self.pods[pod["metadata"]["uid"]]["metadata"]["deletionTimestamp"] = "soon"
         for index in plan.create:
             self._make(index)
+        if interrupted:
+            self.job = {**self.job, "status": plan.status}
+            return
         for pod in plan.release:
             self.pods[pod["metadata"]["uid"]]["metadata"]["finalizers"] = []
         held = {uid for uid, pod in self.pods.items() if jobpods.is_tracked(pod)}
@@ -351,7 +355,7 @@ def test_every_end_is_counted_once_whatever_happens(data):
                     cluster.end(uid, phase)
                     failed += phase == "Failed"
                     succeeded += phase == "Succeeded"
-        cluster.look()
+        cluster.look(interrupted=data.draw(st.booleans()))
         cluster.vanish()
         cluster.now += timedelta(seconds=data.draw(st.sampled_from([1, 700])))
     while not is_finished(cluster.job):
