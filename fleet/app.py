@@ -28,6 +28,7 @@ import policies
 from fleet.apiserver.controllers import Controllers
 from fleet.apiserver.http import Limits, Options, Server
 from fleet.apiserver.kinds import CustomKind
+from fleet.dispatch.decisions import Timing
 from fleet.dispatch.parts import Parts
 from fleet.gateway import own
 from fleet.gateway.assembly import Assembly
@@ -62,6 +63,7 @@ log = logging.getLogger(__name__)
 # costs more than anything they could leak.
 _GC_THRESHOLDS = (50_000, 20, 100)
 _TRIM_EVERY_S = 10.0
+_HOLD_S = 30.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -129,7 +131,9 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         stack.push_async_callback(assembly.world.close)
         stack.callback(assembly.begin())
-        dispatch = assembly.dispatch(store, shards, fleet=fleet)
+        # a hold must not outlast a lease: until it is over, its shard may still be running
+        timing = Timing(hold_s=min(_HOLD_S, config.lease_s))
+        dispatch = assembly.dispatch(store, shards, fleet=fleet, timing=timing)
         clusters = assembly.clusters(store)
         stack.callback(members.on_change(clusters.changed))
         health = Health()

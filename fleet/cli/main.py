@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("objects", "Say where a workload was placed, and why."),
     "kubeconfig": ("gateway", "Say which kubeconfig leads to the gateway."),
     "testbed": ("testbed", "Member clusters on this machine, for trying."),
+    "demo": ("demo", "Tell the story of a fleet on this machine."),
     "version": ("gateway", "Show the versions of this program and of the gateway."),
 }
 

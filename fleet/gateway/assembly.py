@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from fleet.apiserver.kinds import CustomKind
     from fleet.apiserver.writing import Admission
+    from fleet.dispatch.decisions import Timing
     from fleet.dispatch.parts import Parts
     from fleet.kube.discovery import Catalogue
     from fleet.kube.resources import GroupVersionResource
@@ -124,7 +125,7 @@ class Assembly:
             world=self.world,
         )
 
-    def dispatch(self, store: ObjectStore, parts: Parts, *, fleet: str) -> Dispatch:
+    def dispatch(self, store: ObjectStore, parts: Parts, *, fleet: str, timing: Timing) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
         books = Books(
@@ -141,6 +142,7 @@ class Assembly:
             fleet=fleet,
             uid=self._uid,
             now=lambda: self._now().timestamp(),
+            timing=timing,
         )
 
         async def changed(change: Change) -> None:

@@ -60,8 +60,9 @@ class GatewayClient:
                 + base64.b64decode(user["client-key-data"])
             )
             context.load_cert_chain(pair)
+        self.server: str = cluster["server"]
         self._session = aiohttp.ClientSession(
-            cluster["server"], connector=aiohttp.TCPConnector(ssl=context)
+            self.server, connector=aiohttp.TCPConnector(ssl=context)
         )
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Any
 
 Object = dict[str, Any]
 
-NAMESPACE = "default"
+NAMESPACE = "research"
 GPU = "nvidia.com/gpu"
 POLICY = "fleet.dev/policy"
 MASTER_PORT = 29500
@@ -21,22 +21,38 @@ def cluster_patch(*, plane: str, provider: str) -> Object:
     }
 
 
-def policies() -> list[Object]:
-    """`spread` splits over clusters of one plane; `small` keeps a job in one, own ones first."""
+def namespace() -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+def policies(*, lease_s: float) -> list[Object]:
+    """`spread` splits over clusters of one plane, `loose` over any; `small` keeps a job in one. All
+    take own clusters first.
+
+    A cluster that is silent for `lease_s` has lost what it runs.
+    """
     tiers = [
         {"name": "own", "selector": {"matchLabels": {"fleet.dev/provider": "own"}}},
         {"name": "cloud", "selector": {"matchLabels": {"fleet.dev/provider": "cloud"}}},
     ]
+    common = {"clusters": {"tiers": tiers}, "failover": {"tolerate": f"{lease_s:.0f}s"}}
     return [
-        _policy("spread", {"mode": "Split", "clusters": {"tiers": tiers}, "gang": {"unit": 1}}),
-        _policy("small", {"mode": "One", "clusters": {"tiers": tiers}}),
+        _policy("spread", {"mode": "Split", **common, "gang": {"unit": 1}}),
+        _policy("loose", {"mode": "Split", **common, "gang": {"network": "None"}}),
+        _policy("small", {"mode": "One", **common}),
     ]
 
 
 def price_book(prices: dict[str, str], *, as_of: str) -> Object:
     """`prices` by cluster, per accelerator hour; "" where the hardware is owned."""
     offers = [
-        {"cluster": cluster, "billing": "OnDemand", "perHour": price, "asOf": as_of}
+        {
+            "cluster": cluster,
+            "billing": "OnDemand",
+            "per": "Accelerator",
+            "perHour": price,
+            "asOf": as_of,
+        }
         if price
         else {"cluster": cluster, "billing": "Owned"}
         for cluster, price in sorted(prices.items())
@@ -68,11 +84,11 @@ def job(name: str, ranks: int, *, policy: str, program: str, arguments: tuple[st
             "completionMode": "Indexed",
             "completions": ranks,
             "parallelism": ranks,
-            "backoffLimit": 0,
+            "backoffLimit": 6,
             "template": {
                 "metadata": {"labels": {"app": name}},
                 "spec": {
-                    "restartPolicy": "Never",
+                    "restartPolicy": "OnFailure",
                     "terminationGracePeriodSeconds": 1,
                     "containers": [container],
                 },

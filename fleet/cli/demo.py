@@ -1,0 +1,50 @@
+"""`fleet demo`: the story of a fleet, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="\b\nExamples:\n  fleet demo\n  fleet demo --keep")
+@click.option("--keep", is_flag=True, help="Leave the gateway running, and say what to try.")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the gateway keeps its state (default: a temporary directory).",
+)
+@click.option("--port", type=int, default=0, show_default="a free one", help="Port of the gateway.")
+def demo(keep: bool, directory: Path | None, port: int) -> None:
+    """Put up three small clusters and a gateway in this process, and tell a story on them.
+
+    Every line ends with what was read back from the gateway; the command fails at the first claim
+    that does not hold. The clusters run containers as local processes, without isolation.
+    """
+    import uvloop
+
+    from fleet.gateway import logs
+    from fleet.testbed.demo.stage import play
+    from fleet.testbed.demo.telling import Teller
+
+    logs.configure("error")
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(play(Teller(), keep=keep, directory=directory, port=port))
+    except BaseExceptionGroup as group:
+        # members and gateway run in task groups; the story's own error is the one to say
+        raise _first(group) from group
+    except KeyboardInterrupt:
+        return
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that says what went wrong, wherever it is nested."""
+    from fleet.errors import FleetError
+
+    found = group.subgroup(FleetError) or group
+    error: BaseException = found
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
