@@ -1,0 +1,58 @@
+"""Embedded members in a fleet: joined by kubeconfig, worked with through the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from fleet import app
+from fleet.gateway.config import Config
+from fleet.testbed.embedded import EmbeddedCluster
+
+
+@pytest.fixture
+async def fleet_of_two(tmp_path):
+    """(gateway, members)"""
+    config = Config(
+        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
+        log_level="error",
+    )  # fmt: skip
+    async with EmbeddedCluster("idc-a") as a, EmbeddedCluster("idc-b") as b:
+        ready = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
+        try:
+            gateway = await ready
+            for member in (a, b):
+                await gateway.members.join(member.name, member.kubeconfig.read_bytes())
+            yield gateway, (a, b)
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+
+async def test_pods_of_both_are_seen_read_and_ended_through_the_gateway(
+    fleet_of_two, over_tls, pod
+):
+    gateway, members = fleet_of_two
+    for member in members:
+        async with over_tls(gateway.kubeconfig, namespace=f"default.{member.name}") as there:
+            script = f"echo from {member.name}; exec sleep 1000"
+            await there.create("pods", pod("p", "sh", "-c", script))
+            await there.until_one("pods", "p", lambda found: found["status"]["phase"] == "Running")
+            assert await there.logs("p") == f"from {member.name}\n"
+    async with over_tls(gateway.kubeconfig) as whole:
+        listed = await whole.call("GET", "/api/v1/pods")
+        assert [each["metadata"]["namespace"] for each in listed["items"]] == [
+            "default.idc-a", "default.idc-b",
+        ]  # fmt: skip
+        nodes = await whole.call("GET", "/api/v1/nodes")
+        assert len(nodes["items"]) == 4
+    async with over_tls(gateway.kubeconfig, namespace="default.idc-a") as there:
+        await there.delete("pods", "p", gracePeriodSeconds=1)
+        await there.until_gone("pods")
+    record = members[0].cluster.audit.records[-1]
+    assert (record.user, record.method) == ("fleet:admin", "DELETE")
+    assert "fleet:admins" in record.groups
