@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 
 @click.command(epilog="\b\nExamples:\n  fleet demo\n  fleet demo --keep")
@@ -31,12 +36,23 @@ def demo(keep: bool, directory: Path | None, port: int) -> None:
     logs.configure("error")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(play(Teller(), keep=keep, directory=directory, port=port))
+            runner.run(_until_told(play(Teller(), keep=keep, directory=directory, port=port)))
     except BaseExceptionGroup as group:
         # members and gateway run in task groups; the story's own error is the one to say
         raise _first(group) from group
-    except KeyboardInterrupt:
-        return
+
+
+async def _until_told(story: Coroutine[Any, Any, None]) -> None:
+    """Run the story; SIGINT and SIGTERM end it in order, once, however often they come."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(story, name="story")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -14,7 +14,7 @@ from fleet.dispatch.controller import Dispatch
 from fleet.gateway import own
 from fleet.gateway.actions import Join, Leave
 from fleet.gateway.books import Books
-from fleet.gateway.clusters import CLUSTERS, Clusters
+from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.placing import Placing
 from fleet.gateway.roots import MemberRoot, MergedRoot
@@ -85,6 +85,13 @@ class Assembly:
             clock=clock,
             shards=shards,
         )
+        self._books = Books(
+            world=self.world,
+            store=store,
+            clusters=self._custom[CLUSTERS].resource,
+            clock=clock,
+        )
+        self.own.on_change(self.world.own_changed)
         self.forwarder = Forwarder(self.world)
         self.reads = Reads(
             self.world,
@@ -121,24 +128,20 @@ class Assembly:
             kernel=self.own,
             store=store,
             resource=self._custom[CLUSTERS].resource,
+            prices=self._custom[PRICE_BOOKS].resource,
             members=self._members,
-            world=self.world,
+            books=self._books,
+            now=self._now,
         )
 
     def dispatch(self, store: ObjectStore, parts: Parts, *, fleet: str, timing: Timing) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
-        books = Books(
-            world=self.world,
-            store=store,
-            clusters=self._custom[CLUSTERS].resource,
-            clock=self._clock,
-        )
         dispatch = Dispatch(
             store,
             self.world,
             parts=parts,
-            planner=Placing(store, books, now=self._now, clock=self._clock),
+            planner=Placing(store, self._books, now=self._now, clock=self._clock),
             fleet=fleet,
             uid=self._uid,
             now=lambda: self._now().timestamp(),
@@ -167,9 +170,9 @@ class Assembly:
         return self.world.catalogue()
 
     def _columns_of(self, gvr: GroupVersionResource) -> Sequence[Mapping[str, Any]] | None:
-        kind = self._custom.get(gvr)
-        if kind is not None:
-            return kind.columns
+        columns = self.own.kinds.columns(gvr)
+        if columns is not None:
+            return columns
         for member in self._members:
             definition = member.definitions.get(gvr)
             if definition is not None:

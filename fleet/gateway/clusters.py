@@ -12,28 +12,31 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from fleet.errors import AlreadyExists, ApiError, NotFound, StoreError
+from fleet.errors import AlreadyExists, ApiError, Invalid, NotFound, StoreError
 from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request, UserInfo
+from fleet.scheduling.price import prices_of
+from fleet.scheduling.shapes import accelerator_kinds, free_accelerators, shapes_of
+from policies.scalars import amount_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from fleet.apiserver.kernel import Kernel
+    from fleet.gateway.books import Books
     from fleet.kube.resources import Resource
     from fleet.members.member import Member
     from fleet.members.roster import Change, Members
-    from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
-    from fleet.view.world import World
 
 log = logging.getLogger(__name__)
 
 CLUSTERS = GroupVersionResource("fleet.dev", "v1alpha1", "clusters")
+PRICE_BOOKS = GroupVersionResource("fleet.dev", "v1alpha1", "pricebooks")
 BEAT_S = 10.0
-_NODES = GroupVersionResource("", "v1", "nodes")
 _SELF = UserInfo("fleet:clusters", ("fleet:admins",))
 _PATH = "/apis/fleet.dev/v1alpha1/clusters"
-_COUNTED = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi")
-_ACCELERATOR_LABELS = ("fleet.dev/accelerator", "nvidia.com/gpu.product")
 
 
 class Clusters:
@@ -45,14 +48,18 @@ class Clusters:
         kernel: Kernel,
         store: ObjectStore,
         resource: Resource,
+        prices: Resource,
         members: Members,
-        world: World,
+        books: Books,
+        now: Callable[[], datetime],
     ) -> None:
         self._kernel = kernel
         self._store = store
         self._resource = resource
+        self._prices = prices
         self._members = members
-        self._world = world
+        self._books = books
+        self._now = now
         self._news = asyncio.Event()
 
     async def changed(self, change: Change) -> None:
@@ -120,9 +127,11 @@ class Clusters:
     def _status(self, member: Member) -> dict[str, Any]:
         conditions = {kind: each.as_dict() for kind, each in member.conditions.items()}
         reachable = conditions.get("Reachable", {}).get("status")
-        sure = conditions.get("WatchFresh", {}).get("status") == "True"
-        nodes = self._nodes(member.name)
-        return {
+        fresh = conditions.get("WatchFresh", {})
+        capacity = next(
+            (each.capacity for each in self._books.clusters() if each.name == member.name), None
+        )
+        status: dict[str, Any] = {
             "conditions": list(conditions.values()),
             "version": member.version,
             "uid": member.uid,
@@ -132,42 +141,34 @@ class Clusters:
                 "data": _word(
                     conditions.get("DataPlaneHealthy", {}).get("status"), good="ok", bad="down"
                 ),
-                "fresh": _freshness(conditions.get("WatchFresh", {})),
-                "nodes": len(nodes),
-                "accelerators": ",".join(sorted(accelerators_of(nodes))),
-                "free": self._free(member.name, nodes, sure=sure),
+                "fresh": _freshness(fresh),
+                "pricePerHour": self._price(member.name),
             },
         }
+        if capacity is not None:
+            kinds = accelerator_kinds(capacity)
+            free = str(free_accelerators(capacity)) if kinds else ""
+            # what was free when the member was last seen is no more than a guess
+            sure = fresh.get("status") == "True" or not free
+            status["capacity"] = shapes_of(capacity)
+            status["summary"] |= {
+                "nodes": len(capacity.nodes),
+                "accelerators": ",".join(kinds),
+                "free": free if sure else f"{free}?",
+            }
+        return status
 
-    def _nodes(self, member: str) -> list[dict[str, Any]]:
-        return [entry.parse() for entry in self._entries(_NODES, member)]
-
-    def _entries(self, gvr: GroupVersionResource, member: str) -> list[Entry]:
-        merged = self._world.running(gvr)
-        if merged is None:
-            return []
-        return [e for e in merged.collection.snapshot().entries() if e.member == member]
-
-    def _free(self, member: str, nodes: list[dict[str, Any]], *, sure: bool) -> str:
-        """Unused accelerators, as text; a question mark where the member's part is not fresh."""
-        there = sum(_accelerators((n.get("status") or {}).get("allocatable")) for n in nodes)
-        if not there:
+    def _price(self, member: str) -> str:
+        """The cheapest known price of an accelerator or node hour, as its offer has it."""
+        books = [e.parse() for e in self._store.collection(self._prices).snapshot().entries()]
+        try:
+            offers = prices_of(books, now=self._now()).offers.get(member, ())
+        except Invalid:
             return ""
-        used = 0
-        for entry in self._entries(GroupVersionResource("", "v1", "pods"), member):
-            if any(name.encode() in entry.raw for name in _COUNTED):
-                used += _used(entry.parse())
-        return f"{there - used}" if sure else f"{there - used}?"
-
-
-def accelerators_of(nodes: list[dict[str, Any]]) -> set[str]:
-    """The kinds of accelerator that nodes say they have."""
-    kinds = set()
-    for node in nodes:
-        labels = (node.get("metadata") or {}).get("labels") or {}
-        if _accelerators((node.get("status") or {}).get("allocatable")):
-            kinds.add(next((labels[k] for k in _ACCELERATOR_LABELS if k in labels), "unnamed"))
-    return kinds
+        if any(offer.billing == "Owned" for offer in offers):
+            return "0"
+        known = [offer.per_hour for offer in offers if offer.per_hour is not None]
+        return amount_text(min(known)) if known else ""
 
 
 def schedulers_of(member: Member) -> list[str]:
@@ -182,25 +183,6 @@ def schedulers_of(member: Member) -> list[str]:
         if group in groups:
             found.append(name)
     return found
-
-
-def _used(pod: dict[str, Any]) -> int:
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return 0
-    spec = pod.get("spec") or {}
-    if not spec.get("nodeName"):
-        return 0
-    return sum(
-        _accelerators((container.get("resources") or {}).get("requests"))
-        or _accelerators((container.get("resources") or {}).get("limits"))
-        for container in spec.get("containers") or ()
-    )
-
-
-def _accelerators(amounts: Any) -> int:
-    if not isinstance(amounts, dict):
-        return 0
-    return sum(int(v) for k, v in amounts.items() if k in _COUNTED and str(v).isdecimal())
 
 
 def _freshness(condition: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fleet.errors import TestbedError
 from fleet.testbed.demo import objects
 from fleet.testbed.demo.gateway_client import TABLE, GatewayClient
-from fleet.testbed.demo.objects import NAMESPACE, POLICY
+from fleet.testbed.demo.objects import NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -316,6 +316,7 @@ def what_to_try(kubeconfig: Path) -> str:
     """What a user may do with a gateway that was kept."""
     return (
         f"Try:  export KUBECONFIG={kubeconfig}\n"
-        "      kubectl get pods -A        kubectl get clusters        fleet explain job/train\n"
-        f"      kubectl -n {NAMESPACE} get jobs,placements -l {POLICY}=spread"
+        "      kubectl get pods -A        kubectl get clusters\n"
+        f"      kubectl -n {NAMESPACE} get jobs,placements\n"
+        f"      fleet explain job/second -n {NAMESPACE} --kubeconfig {kubeconfig}"
     )
