@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 from fleet.apiserver import bodies, reading
 from fleet.apiserver.representation import Representations
 from fleet.errors import ApiError, BadRequest, MemberStatus, NotFound, TransportError, Unavailable
+from fleet.kube import fields
 from fleet.kube.fields import extract
 from fleet.kube.options import GetOptions, ListOptions, WatchOptions
 from fleet.kube.paths import path_of
+from fleet.kube.selectors import FieldSelector
 from fleet.kube.wire import Request, Response
 from fleet.members import calls
 from fleet.store.collection import Collection
 from fleet.store.entry import Entry
 from fleet.view import crossing, naming
+from fleet.view.selectors import for_member, unproject_label_selector
 from fleet.view.world import READ_THROUGH, UNHEARD
 
 if TYPE_CHECKING:
@@ -229,10 +232,10 @@ class Reads:
         refusal: ApiError | None = None
         for member, answer in zip(members, lists, strict=True):
             found = answer.result()
-            if isinstance(found, Unavailable):
+            if isinstance(found, TransportError):
                 if complete:
-                    raise found
-                warnings.append(f"{member.name}: {found.message}, its objects are missing")
+                    raise Unavailable.member(member.name, str(found)) from found
+                warnings.append(f"{member.name}: {found}; its objects are missing")
             elif isinstance(found, ApiError):
                 refusal = found
             else:
@@ -245,28 +248,33 @@ class Reads:
         collection.load(entries)
         return collection, tuple(warnings)
 
-    async def _ask(self, member: MemberPort, read: Read) -> list[Entry] | ApiError:
+    async def _ask(self, member: MemberPort, read: Read) -> list[Entry] | ApiError | TransportError:
         gvr = read.target.gvr
         projector = self._world.projector(member.name, gvr)
         if projector is None:
             return []
         namespace = ""
-        if read.scope.namespaces is not None and len(read.scope.namespaces) == 1:
-            only = read.scope.namespaces[0]
-            head, _, tail = only.rpartition(".")
-            if tail != member.name:
+        if read.scope.namespaces is not None:
+            heads = [
+                head
+                for head, _, tail in (name.rpartition(".") for name in read.scope.namespaces)
+                if head and tail == member.name
+            ]
+            if not heads:
                 return []
-            namespace = head
+            namespace = heads[0]
+        query = _selection(read, member.name)
+        if query is None:
+            return []
         try:
             page = await calls.get(
                 member.handler,
                 path_of(gvr, namespace=namespace),
                 timeout_s=COMPLETE_S,
+                query=query,
                 headers=crossing.headers(read.request.user),
             )
-        except TransportError as error:
-            return Unavailable.member(member.name, str(error))
-        except MemberStatus as error:
+        except (TransportError, MemberStatus) as error:
             return error
         kind, api_version = read.resource.kind, read.resource.api_version
         entries = []
@@ -306,6 +314,24 @@ class Reads:
         others = f" (and {', '.join(holders[1:])})" if holders[1:] else ""
         where = naming.join(target.namespace, first)
         return f"in the fleet's namespace {target.namespace}; {first}{others} has one: -n {where}"
+
+
+def _selection(read: Read, member: str) -> tuple[tuple[str, str], ...] | None:
+    """The selectors of a read as a member has to be asked; None when it can have nothing selected.
+
+    What they select too much is left out afterwards, by the selectors as they were given.
+    """
+    query = []
+    if label := read.request.param("labelSelector"):
+        query.append(("labelSelector", unproject_label_selector(label, member)))
+    if field := read.request.param("fieldSelector"):
+        asked = fields.check(read.resource, FieldSelector.parse(field))
+        translated = for_member(asked, resource=read.resource, member=member)
+        if translated is None:
+            return None
+        if not translated.selector.empty:
+            query.append(("fieldSelector", str(translated.selector)))
+    return tuple(query)
 
 
 def _cluster_of(entry: Entry) -> str:

@@ -425,3 +425,33 @@ def test_a_version_that_only_members_have_is_served_for_their_objects(door: Any)
     assert refused.status == 422
     assert "in autoscaling/v2 alone" in refused.json["message"]
     door.delete(f"{path}/h")
+
+
+@pytest.mark.parametrize("query", ["", "freshness=complete"])
+def test_what_is_read_through_is_selected_like_what_is_kept(
+    door: Any, group: str, query: str
+) -> None:
+    secret = {"data": {"v": "YQ=="}, "type": "test/kind"}
+    for part in ("", ".one", ".two"):
+        path = f"/api/v1/namespaces/{SPACE}{part}/secrets"
+        door.post(path, _map("s", group) | secret)
+        door.post(path, {"metadata": {"name": "t", "labels": {"group": group}}})
+    cases = {
+        "": ["/s", "/t", ".one/s", ".one/t", ".two/s", ".two/t"],
+        "fieldSelector=type%3Dtest/kind": ["/s", ".one/s", ".two/s"],
+        "fieldSelector=metadata.name%21%3Ds": ["/t", ".one/t", ".two/t"],
+        f"fieldSelector=metadata.namespace%3D{SPACE}.two": [".two/s", ".two/t"],
+        "label=fleet.dev/cluster%3Done": [".one/s", ".one/t"],
+        "label=fleet.dev/cluster%21%3Done": ["/s", "/t", ".two/s", ".two/t"],
+    }
+    for case, expected in cases.items():
+        kind, _, value = case.partition("=")
+        selector = f"labelSelector=group%3D{group}"
+        selector += f",{value}" if kind == "label" else ""
+        selector += f"&{case}" if kind == "fieldSelector" else ""
+        for scope in ("/api/v1/secrets", f"/api/v1/namespaces/{SPACE}.*/secrets"):
+            found = _keys(door.get(f"{scope}?{selector}&{query}"))
+            assert [f"{ns.removeprefix(SPACE)}/{name}" for ns, name in found] == expected, case
+    for part in ("", ".one", ".two"):
+        door.delete(f"/api/v1/namespaces/{SPACE}{part}/secrets?labelSelector=group%3D{group}")
+    assert door.get(f"/api/v1/secrets?labelSelector=group%3D{group}")["items"] == []
