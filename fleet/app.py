@@ -128,8 +128,11 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             now=_now,
             root_ca=authority.certificate.decode(),
             elsewhere=not_a_members.named,
+            kernel=assembly.own,
         )
+        controllers.start()
         stack.push_async_callback(assembly.world.close)
+        await assembly.first_policies(policies.builtin.objects())
         stack.callback(assembly.begin())
         # a hold must not outlast a lease: until it is over, its shard may still be running
         timing = Timing(hold_s=min(_HOLD_S, config.lease_s))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.apiserver import strategies
+from fleet.apiserver import definitions, strategies
 from fleet.kube.defaults.lifecycle import timestamp
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def begin(resource: Resource, obj: Object, options: DeleteOptions, *, now: datet
     metadata = marked["metadata"]
     if _is_namespace(resource):
         return _begin_namespace(marked, options, now=now)
+    if resource.gvr == definitions.CRDS and not metadata.get("deletionTimestamp"):
+        marked = definitions.terminating(marked, now=timestamp(now))
+        metadata = marked["metadata"]
     grace_s = 0
     if resource.gvr.group_resource == "pods":
         if not metadata.get("deletionTimestamp"):

@@ -15,10 +15,10 @@ from fleet.apiserver import bodies, reading, scales, strategies
 from fleet.apiserver.documents import Documents
 from fleet.apiserver.reading import Scope
 from fleet.apiserver.representation import Representations
-from fleet.errors import InternalError, MethodNotAllowed, NotFound, StoreError
+from fleet.errors import Details, InternalError, MethodNotAllowed, NotFound, StoreError
 from fleet.kube import discovery, paths
 from fleet.kube.options import DeleteOptions, GetOptions, ListOptions, WatchOptions
-from fleet.kube.patch import apply_patch
+from fleet.kube.patch import MERGE_PATCH, apply_patch
 from fleet.kube.schema import schema_for
 from fleet.kube.status import success
 from fleet.kube.wire import Request, Response
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from fleet.apiserver.documents import OpenApi
-    from fleet.apiserver.kinds import Kinds
+    from fleet.apiserver.kinds import CustomKind, Kinds
     from fleet.apiserver.writing import Writer, Written
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
@@ -61,18 +61,52 @@ class Kernel:
         server_address: str = "127.0.0.1:6443",
     ) -> None:
         self._store = store
-        self._rows = {row.gvr: row for row in resources}
-        self._catalogue = discovery.union([discovery.catalogue(resources)])
+        self._fixed = tuple(resources)
+        self._kinds = kinds
+        self._listeners: list[Callable[[], None]] = []
+        self._serve(())
         self._writer = writer
         self._rng = rng
         self._special = special
         self._represent = Representations(now=wall_clock, columns_of=kinds.columns)
         self._documents = Documents(self._gather, openapi, server_address=server_address)
 
+    def define(self, defined: Sequence[CustomKind]) -> None:
+        """Serve these kinds besides those it was made with, and no others. A resource that it
+        serves anyway stays what it is."""
+        fixed = {row.gvr.group_resource for row in self._fixed}
+        new = [kind for kind in defined if kind.resource.gvr.group_resource not in fixed]
+        for kind in new:
+            self._store.redefine(kind.resource)
+        self._kinds.define(new)
+        self._serve([kind.resource for kind in new])
+        for listener in tuple(self._listeners):
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when what is served has changed; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _serve(self, defined: Sequence[Resource]) -> None:
+        rows = (*self._fixed, *defined)
+        self._rows = {row.gvr: row for row in rows}
+        self._catalogue = discovery.union([discovery.catalogue(rows)])
+
     @property
     def catalogue(self) -> discovery.Catalogue:
         """What is served."""
         return self._catalogue
+
+    @property
+    def fixed(self) -> Sequence[Resource]:
+        """The rows it was made with."""
+        return self._fixed
+
+    @property
+    def kinds(self) -> Kinds:
+        """What is known of its kinds."""
+        return self._kinds
 
     @property
     def resources(self) -> Sequence[Resource]:
@@ -116,6 +150,7 @@ class Kernel:
             case "get":
                 return self._get(request, target, resource)
             case "create" if not target.name:
+                self._refuse_ending(resource)
                 written = await self._writer.create(request, target, resource)
                 return self._written(request, resource, written)
             case "update" if target.subresource in ("", "status", "finalize"):
@@ -131,6 +166,14 @@ class Kernel:
         raise MethodNotAllowed.of(
             group=target.gvr.group, resource=target.gvr.resource, verb=target.verb
         )
+
+    def _refuse_ending(self, resource: Resource) -> None:
+        kind = self._kinds.custom(resource.gvr)
+        if kind is not None and kind.ending:
+            raise MethodNotAllowed(
+                "create not allowed while custom resource definition is terminating",
+                details=Details(group=resource.gvr.group, kind=resource.gvr.resource),
+            )
 
     # -- reads
 
@@ -211,31 +254,32 @@ class Kernel:
         entry = self._collection(resource).get(target.namespace, target.name)
         if entry is None:
             raise NotFound.of(group=gvr.group, resource=gvr.resource, name=target.name)
-        current = entry.parse()
+        kind = self._kinds.custom(gvr)
+        paths_in = kind.scale if kind is not None else None
+        current = scales.scale_of(entry.parse(), paths_in)
         if target.verb == "get":
-            return bodies.json_response(200, scales.scale_of(current))
+            return bodies.json_response(200, current)
         if target.verb == "patch":
             scale = apply_patch(
                 request.headers.get("content-type", ""),
-                scales.scale_of(current),
+                current,
                 request.body,
                 schema=schema_for("autoscaling", "v1", "Scale"),
             )
         else:
             scale = bodies.object_of(request, default=("autoscaling/v1", "Scale"))
-        body = orjson.dumps(scales.scaled(current, scale))
-        update = Request(
-            "PUT",
+        patch = Request(
+            "PATCH",
             paths.path_of(gvr, namespace=target.namespace, name=target.name),
             request.query,
-            headers={"content-type": "application/json"},
-            body=body,
+            headers={"content-type": MERGE_PATCH},
+            body=orjson.dumps(scales.patch_of(scale, name=target.name, paths=paths_in)),
             user=request.user,
         )
-        whole = paths.parse_target(update.method, update.path)
+        whole = paths.parse_target(patch.method, patch.path)
         assert whole is not None
-        written = await self._writer.update(update, whole, resource)
-        return bodies.json_response(200, scales.scale_of(written.obj))
+        written = await self._writer.patch(patch, whole, resource)
+        return bodies.json_response(200, scales.scale_of(written.obj, paths_in))
 
     def _written(self, request: Request, resource: Resource, written: Written) -> Response:
         status = 201 if written.created else 200

@@ -16,6 +16,7 @@ from fleet.kube.schema.documents import structural_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fleet.apiserver.scales import ScalePaths
     from fleet.kube.resources import GroupVersionResource, Resource
     from fleet.kube.schema import Schema
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 class CustomKind:
     """A kind that Kubernetes does not have of its own.
 
-    `validate` checks what a schema cannot say; it raises Invalid. `defaults` fills in an object
-    before that, in place.
+    `rules` say what a schema cannot. `ending` kinds are being removed: their objects may go, and
+    none may come.
     """
 
     resource: Resource
@@ -33,6 +34,8 @@ class CustomKind:
     columns: Sequence[Mapping[str, Any]] = ()
     status: bool = True
     rules: Rules | None = None
+    scale: ScalePaths | None = None
+    ending: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -50,11 +53,20 @@ class Rules(Protocol):
 
 
 class Kinds:
-    """The custom kinds of a kernel, by resource."""
+    """The custom kinds of a kernel, by resource: those it is made with, and those defined later."""
 
     def __init__(self, custom: Sequence[CustomKind] = ()) -> None:
-        self._custom = {kind.resource.gvr: kind for kind in custom}
-        self._schemas = {kind.resource.gvr: kind.schema for kind in custom}
+        self._fixed = tuple(custom)
+        self._custom: dict[GroupVersionResource, CustomKind] = {}
+        self._schemas: dict[GroupVersionResource, Schema] = {}
+        self.define(())
+
+    def define(self, defined: Sequence[CustomKind]) -> None:
+        """These kinds are defined besides, and no others."""
+        self.defined = tuple(defined)
+        kinds = (*defined, *self._fixed)
+        self._custom = {kind.resource.gvr: kind for kind in kinds}
+        self._schemas = {kind.resource.gvr: kind.schema for kind in kinds}
 
     def custom(self, gvr: GroupVersionResource) -> CustomKind | None:
         return self._custom.get(gvr)

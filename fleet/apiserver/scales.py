@@ -1,48 +1,72 @@
 """The `scale` subresource of workloads: autoscaling/v1 Scale, there and back.
 
 The selector is a string, as clients of the subresource expect it; a Scale carries the names,
-identity and revision of the object it scales (pkg/registry/apps/*/storage).
+identity and revision of the object it scales (pkg/registry/apps/*/storage). A custom kind says
+where its numbers are (`ScalePaths`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from fleet.errors import BadRequest, Cause, Invalid
 from fleet.kube.selectors import LabelSelector
 
-SCALABLE = frozenset({
-    ("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"),
-    ("", "replicationcontrollers"),
-})  # fmt: skip
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _COPIED = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(obj: dict[str, Any]) -> dict[str, Any]:
-    """The Scale of a workload."""
-    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
-    selector = spec.get("selector") or {}
-    if obj["kind"] == "ReplicationController":
-        selector = {"matchLabels": selector}
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where a kind keeps what a Scale says, as field paths; `selector` () when nowhere."""
+
+    wanted: tuple[str, ...] = ("spec", "replicas")
+    present: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> ScalePaths:
+        """From a CRD's `subresources.scale`, whose paths look like `.spec.replicas`."""
+
+        def path(name: str) -> tuple[str, ...]:
+            return tuple(part for part in str(declared.get(name) or "").split(".") if part)
+
+        return cls(path("specReplicasPath"), path("statusReplicasPath"), path("labelSelectorPath"))
+
+
+def scale_of(obj: dict[str, Any], paths: ScalePaths | None = None) -> dict[str, Any]:
+    """The Scale of a workload; `paths` for a custom kind."""
+    metadata = obj["metadata"]
+    if paths is None:
+        where = ScalePaths()
+        selector = (obj.get("spec") or {}).get("selector") or {}
+        if obj["kind"] == "ReplicationController":
+            selector = {"matchLabels": selector}
+        selected = str(LabelSelector.from_object(selector))
+    else:
+        where = paths
+        selected = str(_at(obj, paths.selector) or "") if paths.selector else ""
+    status: dict[str, Any] = {"replicas": _at(obj, where.present) or 0}
+    if selected:
+        status["selector"] = selected
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: metadata[key] for key in _COPIED if key in metadata},
-        "spec": {"replicas": spec.get("replicas", 0)},
-        "status": {
-            "replicas": status.get("replicas", 0),
-            "selector": str(LabelSelector.from_object(selector)),
-        },
+        "spec": {"replicas": _at(obj, where.wanted) or 0},
+        "status": status,
     }
 
 
-def scaled(obj: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:
-    """`obj` with the replicas and revision that `scale` asks for, changed in place.
+def patch_of(scale: dict[str, Any], *, name: str, paths: ScalePaths | None = None) -> Any:
+    """The merge patch that gives the object `name` what `scale` asks for.
 
     Raises BadRequest for another object's Scale, Invalid for a negative count.
     """
     metadata = scale.get("metadata") or {}
-    name = obj["metadata"]["name"]
     if metadata.get("name") not in (None, "", name):
         raise BadRequest(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
@@ -58,10 +82,14 @@ def scaled(obj: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:
             "spec.replicas",
         )
         raise Invalid.of(group="autoscaling", kind="Scale", name=name, causes=[cause])
-    obj.setdefault("spec", {})["replicas"] = replicas
+    patch: Any = replicas
+    for step in reversed((paths or ScalePaths()).wanted):
+        patch = {step: patch}
     revision = metadata.get("resourceVersion")
-    if revision:
-        obj["metadata"]["resourceVersion"] = revision
-    else:
-        obj["metadata"].pop("resourceVersion", None)
+    return {**patch, "metadata": {"resourceVersion": revision}} if revision else patch
+
+
+def _at(obj: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        obj = obj.get(step) if isinstance(obj, dict) else None
     return obj

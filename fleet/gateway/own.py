@@ -7,10 +7,12 @@ member's name is refused there with the way to name one.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fleet.apiserver import bodies
+from fleet.apiserver import bodies, publishing
+from fleet.apiserver.definitions import DefinitionAdmission
 from fleet.apiserver.kernel import Kernel
 from fleet.apiserver.kinds import Kinds
 from fleet.apiserver.writing import IMMORTAL_NAMESPACES, Writer
@@ -159,12 +161,19 @@ class OwnOpenApi:
 
     def __init__(self, custom: Mapping[str, bytes]) -> None:
         """`custom` maps paths (`apis/fleet.dev/v1alpha1`) to documents."""
-        self._custom = dict(custom)
-        released = {openapi_path(gv): gv for gv in group_versions()}
-        self._released = released
-        self.index: Mapping[str, str] = dict.fromkeys(self._custom, "fleet")
-        self.release: Mapping[str, str] = {
-            path: builtin.release() for path in released if path not in self._custom
+        self._fixed = dict(custom)
+        self._released = {openapi_path(gv): gv for gv in group_versions()}
+        self._custom: Mapping[str, bytes] = {}
+        self.index: Mapping[str, str] = {}
+        self.release: Mapping[str, str] = {}
+        self.define({})
+
+    def define(self, documents: Mapping[str, bytes]) -> None:
+        """These documents are published besides; a fixed one of the same path stays."""
+        self._custom = {**documents, **self._fixed}
+        self.index = {path: hashlib.sha256(raw).hexdigest() for path, raw in self._custom.items()}
+        self.release = {
+            path: builtin.release() for path in self._released if path not in self._custom
         }
 
     async def hashes(self) -> Mapping[str, str]:
@@ -198,11 +207,14 @@ def build(
         now=now,
         uid=uid,
         random=rng,
-        admission=admission,
+        admission=(
+            DefinitionAdmission(lambda row: bool(len(store.collection(row)))),
+            *admission,
+        ),
         namespaces=next(row for row in rows if row.gvr == NAMESPACES),
         immortal=(*IMMORTAL_NAMESPACES, SYSTEM_NAMESPACE),
     )
-    return Kernel(
+    kernel = Kernel(
         store,
         rows,
         kinds=kinds,
@@ -213,6 +225,8 @@ def build(
         special=(Reviews(),),
         server_address=server_address,
     )
+    kernel.on_change(lambda: openapi.define(publishing.documents(kinds.defined)))
+    return kernel
 
 
 async def first_objects(

@@ -121,6 +121,13 @@ class ObjectStore:
             )
         return found
 
+    def redefine(self, resource: Resource) -> None:
+        """A kind was defined anew: an empty collection takes on its row. One with objects keeps
+        the row by which their selectable fields were read."""
+        found = self._collections.get(resource.gvr.group_resource)
+        if found is not None and not len(found):
+            found.resource = resource
+
     def get(self, resource: Resource, namespace: str, name: str) -> Entry | None:
         return self.collection(resource).get(namespace, name)
 

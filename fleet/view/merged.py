@@ -86,9 +86,17 @@ class Merged:
         self.last_read_s = clock()
         self._clock = clock
         self._readers = 0
+        self._own: Collection | None = None
         self._unfollow: Callable[[], None] = _nothing
         if own is not None:
             self.collection.load(own.snapshot().entries())
+            self.adopt(own)
+
+    def adopt(self, own: Collection) -> None:
+        """The fleet itself may have objects of the resource from here on; it has none yet that are
+        not here. Nothing happens when that is so already."""
+        if self._own is None:
+            self._own = own
             self._unfollow = own.follow(self._own_change)
 
     def attach(self, projector: Projector | Sorting, start: Callable[[Intake], Watching]) -> None:

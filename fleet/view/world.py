@@ -132,6 +132,14 @@ class World:
         for gvr in ALWAYS_ON:
             self.merged(gvr)
 
+    def own_changed(self) -> None:
+        """The fleet itself serves other kinds than before: its objects of a new one appear in the
+        merged resource, which may run for members already."""
+        self._catalogue = None
+        for gvr, merged in self._merged.items():
+            if self.owned(gvr):
+                merged.adopt(self.own(gvr))
+
     def serving(self, gvr: GroupVersionResource) -> list[MemberPort]:
         """The members that serve a resource, by name."""
         return [self._members[name] for name in sorted(self._members) if gvr in self._served[name]]

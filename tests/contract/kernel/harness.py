@@ -164,19 +164,23 @@ ROOT_CA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 @asynccontextmanager
 async def controlled(api: Api, **options: Any) -> AsyncIterator[None]:
     """The controllers of the kernel's store run, and have come to rest once."""
-    controllers = Controllers(
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(controllers(api, **options).run(), name="controllers")
+        await at_rest(api)
+        yield
+        running.cancel()
+
+
+def controllers(api: Api, **options: Any) -> Controllers:
+    return Controllers(
         api.store,
         lambda: api.kernel.resources,
         api.kernel.writer,
         now=now,
         root_ca=ROOT_CA,
+        kernel=api.kernel,
         **options,
     )
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(controllers.run(), name="controllers")
-        await at_rest(api)
-        yield
-        running.cancel()
 
 
 async def at_rest(api: Api) -> None:
