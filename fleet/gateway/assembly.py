@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import orjson
+
 from fleet.apiserver.documents import Documents
 from fleet.dispatch.controller import Dispatch
+from fleet.errors import AlreadyExists
 from fleet.gateway import own
 from fleet.gateway.actions import Join, Leave
 from fleet.gateway.books import Books
@@ -18,6 +21,8 @@ from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.placing import Placing
 from fleet.gateway.roots import MemberRoot, MergedRoot
+from fleet.kube.paths import path_of
+from fleet.kube.wire import Request, UserInfo
 from fleet.view.forward import Forwarder
 from fleet.view.openapi import UnitedOpenApi
 from fleet.view.reads import Reads
@@ -41,6 +46,9 @@ if TYPE_CHECKING:
     from fleet.view.merged import Freshness
     from fleet.view.openapi import Publisher
     from fleet.view.parts import Shards
+
+
+_SELF = UserInfo("fleet:gateway", ("fleet:admins",))
 
 
 class Assembly:
@@ -121,6 +129,23 @@ class Assembly:
         for member in self._members:
             self.world.admit(member)
         return self._members.on_change(self._changed)
+
+    async def first_policies(self, objects: Iterable[dict[str, Any]]) -> None:
+        """Store the policies that every fleet begins with; one that is there stays as it is."""
+        for obj in objects:
+            kind = next(k for k in self._custom.values() if k.resource.kind == obj["kind"])
+            path = path_of(kind.resource.gvr, namespace=obj["metadata"].get("namespace", ""))
+            request = Request(
+                "POST",
+                path,
+                headers={"content-type": "application/json"},
+                body=orjson.dumps(obj),
+                user=_SELF,
+            )
+            try:
+                await self.own.handle(request)
+            except AlreadyExists:
+                continue
 
     def clusters(self, store: ObjectStore) -> Clusters:
         """The controller of the Cluster objects; the policies' kinds must be among `custom`."""
