@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 Mount = tuple[str, str, str, bool]
 """(volume, mount path, path within the volume, read-only)"""
+
+logger = logging.getLogger(__name__)
 
 _DRAIN_S: Final = 2.0
 _MESSAGE_BYTES: Final = 4096
@@ -123,9 +126,15 @@ class Running:
             self._drained.set()
 
     async def _carry(self, stream: str, end: ReadEnd) -> None:
+        """What cannot be written is lost, not held: a full disk must not stop the process."""
+        lost = 0
         with contextlib.suppress(OSError):
             while data := await end.read():
-                self.log.write(stream, data)
+                try:
+                    self.log.write(stream, data)
+                except OSError as error:
+                    lost += len(data)
+                    logger.warning("%s bytes of a log are lost: %s", lost, error)
 
 
 class Sandbox:

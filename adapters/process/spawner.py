@@ -111,6 +111,11 @@ class Spawner:
         """How volumes are mounted here: `mount`, `user`, or "" for not at all."""
         return self._mode
 
+    @property
+    def running(self) -> int:
+        """How many processes there are that have not ended."""
+        return len(self._running)
+
     async def start(
         self,
         argv: Sequence[str],
@@ -140,10 +145,11 @@ class Spawner:
         try:
             await self._send(message, streams)
             await started
-        except BaseException:
+        except OSError:
             self._running.pop(key, None)
             raise
         finally:
+            # one that nobody waits for any more is killed as soon as it has started
             self._starting.pop(key, None)
         return spawned
 
@@ -219,8 +225,12 @@ class Spawner:
 
     def _told(self, message: dict[str, Any]) -> None:
         if "started" in message:
-            self._resolve(message["started"], None)
+            key = message["started"]
+            if key not in self._starting:
+                self._tasks.create_task(self.signal(key, signal.SIGKILL), name=f"kill {key}")
+            self._resolve(key, None)
         elif "failed" in message:
+            self._running.pop(message["failed"], None)
             self._resolve(message["failed"], OSError(message["errno"], message["text"]))
         elif "ended" in message:
             spawned = self._running.pop(message["ended"], None)

@@ -57,6 +57,8 @@ class JobController:
 
     def _job_changed(self, change: Change) -> None:
         self._queue.add(key_of(change.present))
+        if change.new is None:
+            self._failures.pop(change.present["metadata"]["uid"], None)
 
     def _pod_changed(self, change: Change) -> None:
         pod = change.present
