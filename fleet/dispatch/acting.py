@@ -25,7 +25,7 @@ from fleet.dispatch.marks import (
     slice_name,
 )
 from fleet.dispatch.sight import Refused
-from fleet.errors import ApiError, Conflict, MemberStatus
+from fleet.errors import ApiError, Conflict, MemberStatus, Unavailable
 from fleet.kube.resources import GroupVersionResource
 
 if TYPE_CHECKING:
@@ -156,9 +156,16 @@ class Actor:
             return None
         if not self._is_ours(gate):
             return _taken("ConfigMap", name)
+        # At once: a ConfigMap on its way out still lets pods through.
         await remote.delete(
-            carrying.CONFIG_MAPS, workload.namespace, name, uid=gate["metadata"]["uid"]
+            carrying.CONFIG_MAPS,
+            workload.namespace,
+            name,
+            uid=gate["metadata"]["uid"],
+            propagation="Background",
         )
+        if await remote.get(carrying.CONFIG_MAPS, workload.namespace, name) is not None:
+            raise Unavailable(f"ConfigMap {workload.namespace}/{name} of an earlier time lingers")
         return None
 
     async def _service_is_free(self, remote: Remote, workload: Workload) -> Refused | None:

@@ -475,16 +475,16 @@ class _Pass:
             if refused is not None:
                 failures.append((shard, refused))
             elif sight.job is not None:
-                self._renew(shard, sight, sight.job, self.s.timing.hold_s)
+                self._renew(shard, sight, sight.job, self._hold_s(record))
                 if sight.bound() >= shard.count:
                     held.append(shard)
             elif sight.reached:
-                self.acts.append(Hold(shard, math.ceil(self.s.timing.hold_s)))
+                self.acts.append(Hold(shard, math.ceil(self._hold_s(record))))
         if not failures and self.now >= record.since + self.s.timing.hold_limit_s:
             failures = [(e, self._too_late(e)) for e in coming if e not in held]
         if failures:
             return self._hold_broke(record, failures)
-        if coming and len(held) == len(coming) and self._all_valid(held):
+        if coming and len(held) == len(coming) and self._all_valid(record, held):
             return self._commit(record, held)
         self._again.append(record.since + self.s.timing.hold_limit_s)
         stands = {each.cluster for each in held}
@@ -531,9 +531,13 @@ class _Pass:
         message = f"not all parts could be held, so none is: {told}"
         return self._release(record, reason=failures[0][1].reason, message=message)
 
-    def _all_valid(self, held: list[Shard]) -> bool:
+    def _hold_s(self, record: Record) -> float:
+        """After which a hold lapses: never longer than a lease, which it becomes."""
+        return min(self.s.timing.hold_s, record.lease_s)
+
+    def _all_valid(self, record: Record, held: list[Shard]) -> bool:
         """Whether every hold has time enough left for the commit to reach it."""
-        least_s = self.s.timing.hold_s * _COMMIT_AT
+        least_s = self._hold_s(record) * _COMMIT_AT
         lefts = [self._sight(each).left_s() for each in held]
         return all(left_s is not None and left_s >= least_s for left_s in lefts)
 

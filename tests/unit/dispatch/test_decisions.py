@@ -138,7 +138,7 @@ def test_shards_are_created_side_by_side_with_a_deadline():
     decision = decided(before, seen(EAST), seen(WEST))
     settled(decision, before)
     assert kinds(decision) == [("Hold", "east"), ("Hold", "west")]
-    assert all(isinstance(act, Hold) and act.deadline_s == 30 for act in decision.acts)
+    assert all(isinstance(act, Hold) and act.deadline_s == 15 for act in decision.acts)
 
 
 def test_nothing_is_committed_while_a_pod_is_on_no_node():
@@ -172,7 +172,7 @@ def test_all_holds_standing_are_committed():
 
 def test_holds_that_are_about_to_lapse_are_renewed_and_not_committed():
     before = record("Holding", in_state("Held"))
-    late = job(started_at=NOW - 25)
+    late = job(started_at=NOW - 26)
     decision = decided(
         before, seen(EAST, job=late, pods=pods(EAST)), seen(WEST, job=job(), pods=pods(WEST))
     )
