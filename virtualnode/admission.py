@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import Cause, Forbidden, Invalid
-from virtualnode.jobs.pods import GLOBAL_INDEX, INDEX, OFFSET
+from virtualnode.ranks import check_offset, number_over_shards
 from virtualnode.resources import JOBS, PODS, SERVICES
 
 if TYPE_CHECKING:
@@ -29,20 +29,9 @@ _TOLERATED_S: Final = 300
 _NODE_TROUBLE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def number_over_shards(pod: Object) -> None:
-    """Give a pod of a shard its rank over all shards: its Job's index plus the shard's offset.
-
-    What a MutatingAdmissionPolicy of the fleet does in other clusters, this one does natively.
-    """
-    annotations = pod["metadata"].get("annotations") or {}
-    offset, index = annotations.get(OFFSET, ""), annotations.get(INDEX, "")
-    if offset.isdecimal() and index.isdecimal():
-        annotations[GLOBAL_INDEX] = str(int(offset) + int(index))
-
-
 class PodAdmission:
-    """Priority, service account and tolerations (plugins Priority, ServiceAccount without token,
-    DefaultTolerationSeconds)."""
+    """Rank over all shards, priority, service account and tolerations (plugins Priority,
+    ServiceAccount without token, DefaultTolerationSeconds)."""
 
     def __init__(self, classes: Callable[[], list[Object]]) -> None:
         """`classes` gives the PriorityClasses there are."""
@@ -51,7 +40,8 @@ class PodAdmission:
     async def admit(
         self, resource: Resource, obj: Object, old: Object | None, user: UserInfo
     ) -> Object:
-        """Raises Forbidden for a priority class that does not exist."""
+        """Raises Forbidden for a priority class that does not exist, Invalid for an offset of
+        ranks that is no number."""
         if resource.gvr != PODS.gvr or old is not None:
             return obj
         spec = obj["spec"]
@@ -114,20 +104,23 @@ def _tolerates_no_execute(toleration: Object, key: str) -> bool:
 
 
 class JobAdmission:
-    """Refuses what the Job controller of `virtualnode.jobs` does not do."""
+    """Refuses what the Job controller of `virtualnode.jobs` does not do, and what would fail each
+    of its pods."""
 
     async def admit(
         self, resource: Resource, obj: Object, old: Object | None, user: UserInfo
     ) -> Object:
         """Raises Invalid."""
-        if resource.gvr == JOBS.gvr and obj["spec"].get("backoffLimitPerIndex") is not None:
+        if resource.gvr != JOBS.gvr:
+            return obj
+        name, spec = obj["metadata"]["name"], obj["spec"]
+        if spec.get("backoffLimitPerIndex") is not None:
             why = "Forbidden: this cluster's Job controller does not count failures per index"
-            raise Invalid.of(
-                group="batch",
-                kind="Job",
-                name=obj["metadata"]["name"],
-                causes=[Cause("FieldValueForbidden", why, "spec.backoffLimitPerIndex")],
-            )
+            cause = Cause("FieldValueForbidden", why, "spec.backoffLimitPerIndex")
+            raise Invalid.of(group="batch", kind="Job", name=name, causes=[cause])
+        annotations = (spec["template"].get("metadata") or {}).get("annotations") or {}
+        field = "spec.template.metadata.annotations"
+        check_offset(annotations, kind="Job", name=name, field=field)
         return obj
 
 

@@ -1,8 +1,7 @@
 """The pods of a Job: how one is made from the template, and what one says of itself. Pure.
 
-Indexes may be global: a template annotated `fleet.dev/index-offset: "N"` makes pods that call
-themselves N + index – in their variables, an annotation and their host name – while the Job goes on
-counting from zero. In other clusters a MutatingAdmissionPolicy does the same.
+Pods are numbered as upstream's Job controller does it; whether the number is one over all shards is
+for `virtualnode.ranks`, on the pod's way in.
 """
 
 from __future__ import annotations
@@ -10,21 +9,16 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.errors import Cause, Invalid
 from virtualnode.conditions import is_true
 from virtualnode.objects import controller_reference
+from virtualnode.ranks import INDEX, INDEX_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 Object = dict[str, Any]
 
 FINALIZER: Final = "batch.kubernetes.io/job-tracking"
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
-INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
-OFFSET: Final = "fleet.dev/index-offset"
-GLOBAL_INDEX: Final = "fleet.dev/global-index"
-HOSTNAME_PREFIX: Final = "fleet.dev/hostname-prefix"
 _LONGEST_PREFIX: Final = 58  # five random characters follow
 
 
@@ -33,10 +27,7 @@ def is_indexed(job: Object) -> bool:
 
 
 def pod_for(job: Object, index: int | None) -> Object:
-    """The pod for `index`, None for a Job without indexes.
-
-    Raises Invalid for an offset that is no number.
-    """
+    """The pod for `index`, None for a Job without indexes."""
     template = copy.deepcopy(job["spec"]["template"])
     metadata, name = job["metadata"], job["metadata"]["name"]
     own = template.get("metadata") or {}
@@ -54,65 +45,22 @@ def pod_for(job: Object, index: int | None) -> Object:
         "spec": template["spec"],
     }
     if index is not None:
-        _number(pod, name, index, offset=_offset(job))
+        _number(pod, name, index)
     return pod
 
 
-def _offset(job: Object) -> int | None:
-    annotations = (job["spec"]["template"].get("metadata") or {}).get("annotations") or {}
-    text = annotations.get(OFFSET)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit():
-        field = f"spec.template.metadata.annotations[{OFFSET}]"
-        why = f'Invalid value: "{text}": must be a number of ranks, from 0'
-        raise Invalid.of(
-            group="batch",
-            kind="Job",
-            name=job["metadata"]["name"],
-            causes=[Cause("FieldValueInvalid", why, field)],
-        )
-    return int(text)
-
-
-def _number(pod: Object, job: str, index: int, *, offset: int | None) -> None:
+def _number(pod: Object, job: str, index: int) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
     suffix = f"-{index}-"
-    metadata["generateName"] = f"{job}"[: _LONGEST_PREFIX - len(suffix)] + suffix
+    metadata["generateName"] = job[: _LONGEST_PREFIX - len(suffix)] + suffix
     metadata["annotations"][INDEX] = metadata["labels"][INDEX] = str(index)
-    containers: Sequence[Object] = [*(spec.get("initContainers") or ()), *spec["containers"]]
-    if offset is None:
-        spec["hostname"] = f"{job}-{index}"
-        for container in containers:
-            _define(container, {INDEX_VARIABLE: _field(f"metadata.labels['{INDEX}']")})
-        return
-    number = offset + index
-    metadata["annotations"][GLOBAL_INDEX] = str(number)
-    prefix = metadata["annotations"].get(HOSTNAME_PREFIX, job)
-    spec["hostname"] = f"{prefix}-{number}"
-    reference = _field(f"metadata.annotations['{GLOBAL_INDEX}']")
-    for container in containers:
-        _define(container, {INDEX_VARIABLE: reference})
-        _redefine(
-            container, {"FLEET_GLOBAL_INDEX": reference, "FLEET_INDEX_OFFSET": {"value": "0"}}
-        )
-
-
-def _field(path: str) -> Object:
-    return {"valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
-
-
-def _define(container: Object, variables: Object) -> None:
-    """Add variables that the template does not define itself."""
-    env = container.setdefault("env", [])
-    known = {each["name"] for each in env}
-    env += [{"name": name, **value} for name, value in variables.items() if name not in known]
-
-
-def _redefine(container: Object, variables: Object) -> None:
-    """Set variables whatever the template says of them; others may refer to them."""
-    kept = [each for each in container.get("env") or () if each["name"] not in variables]
-    container["env"] = [{"name": name, **value} for name, value in variables.items()] + kept
+    spec["hostname"] = f"{job}-{index}"
+    reference = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}
+    variable = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": reference}}
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        env = container.setdefault("env", [])
+        if all(each["name"] != INDEX_VARIABLE for each in env):
+            env.append(copy.deepcopy(variable))
 
 
 # -- what a pod says

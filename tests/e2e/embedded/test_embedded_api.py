@@ -99,6 +99,10 @@ async def test_what_the_job_controller_does_not_do_is_refused(api):
             "backoffLimitPerIndex": 1, "template": template}  # fmt: skip
     with pytest.raises(LookupError, match="does not count failures per index"):
         await api.create("jobs", {"metadata": {"name": "j"}, "spec": spec})
+    del spec["backoffLimitPerIndex"]
+    template["metadata"] = {"annotations": {"fleet.dev/index-offset": "four"}}
+    with pytest.raises(LookupError, match='"four": must be a number of ranks'):
+        await api.create("jobs", {"metadata": {"name": "j"}, "spec": spec})
 
 
 async def test_a_pod_gets_its_priority_account_and_tolerations(api, pod):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from fleet.errors import Invalid
 from virtualnode.jobs import pods
 
 
-def job(*, mode="Indexed", annotations=None, name="train", **spec):
+def job(*, mode="Indexed", name="train", **spec):
     template = {
-        "metadata": {"labels": {"app": "x"}, "annotations": annotations or {}},
+        "metadata": {"labels": {"app": "x"}, "annotations": {}},
         "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "1"}]}]},
     }
     return {
@@ -57,34 +54,6 @@ def test_an_index_of_the_templates_own_stays():
     own = {"name": "JOB_COMPLETION_INDEX", "value": "mine"}
     subject["spec"]["template"]["spec"]["containers"][0]["env"].append(own)
     assert variables(pods.pod_for(subject, 1))["JOB_COMPLETION_INDEX"] == own
-
-
-def test_global_indexes_count_from_the_offset_and_the_jobs_own_from_zero():
-    subject = job(annotations={pods.OFFSET: "4", pods.HOSTNAME_PREFIX: "big"})
-    offset = {"name": "FLEET_INDEX_OFFSET", "value": "9"}
-    subject["spec"]["template"]["spec"]["containers"][0]["env"].append(offset)
-    pod = pods.pod_for(subject, 1)
-
-    annotations = pod["metadata"]["annotations"]
-    assert annotations[pods.INDEX] == "1" and annotations[pods.GLOBAL_INDEX] == "5"
-    assert pod["metadata"]["generateName"] == "train-1-"
-    assert pod["spec"]["hostname"] == "big-5"
-    env = variables(pod)
-    assert env["FLEET_INDEX_OFFSET"]["value"] == "0"
-    for name in ("JOB_COMPLETION_INDEX", "FLEET_GLOBAL_INDEX"):
-        path = env[name]["valueFrom"]["fieldRef"]["fieldPath"]
-        assert path == f"metadata.annotations['{pods.GLOBAL_INDEX}']"
-
-
-def test_the_host_name_is_the_jobs_without_a_prefix():
-    pod = pods.pod_for(job(annotations={pods.OFFSET: "2"}), 0)
-    assert pod["spec"]["hostname"] == "train-2"
-
-
-@pytest.mark.parametrize("offset", ["", "-1", "x", "1.5", "٣"])
-def test_an_offset_that_is_no_number_is_refused(offset):
-    with pytest.raises(Invalid, match="index-offset"):
-        pods.pod_for(job(annotations={pods.OFFSET: offset}), 0)
 
 
 def test_a_long_name_leaves_room_for_the_index():
