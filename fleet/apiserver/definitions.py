@@ -238,6 +238,7 @@ def with_status(
 def terminating(definition: Object, *, now: str) -> Object:
     """The definition as its DELETE leaves it: its objects have to go first."""
     metadata, status = dict(definition["metadata"]), dict(definition.get("status") or {})
+    metadata["deletionTimestamp"] = now
     finalizers = metadata.get("finalizers") or []
     if CLEANUP not in finalizers:
         metadata["finalizers"] = [*finalizers, CLEANUP]

@@ -42,8 +42,7 @@ def begin(resource: Resource, obj: Object, options: DeleteOptions, *, now: datet
     if _is_namespace(resource):
         return _begin_namespace(marked, options, now=now)
     if resource.gvr == definitions.CRDS and not metadata.get("deletionTimestamp"):
-        marked = definitions.terminating(marked, now=timestamp(now))
-        metadata = marked["metadata"]
+        return Deletion(definitions.terminating(marked, now=timestamp(now)), gone=False)
     grace_s = 0
     if resource.gvr.group_resource == "pods":
         if not metadata.get("deletionTimestamp"):
