@@ -356,3 +356,38 @@ def test_slices_say_exactly_what_the_pods_are(crowds, limit) -> None:
                 (port,) = by_port[endpoint["targetRef"]["name"]]
                 assert each["ports"][0]["port"] == port["containerPort"]
         assert it.apply(pods, limit=limit) == 0
+
+
+spoiling = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=6)
+
+
+@given(st.integers(0, 12), spoiling, st.integers(1, 5))
+@settings(max_examples=150, deadline=None)
+def test_whatever_was_done_to_the_slices_is_put_right_at_once(count, spoils, limit) -> None:
+    it = World()
+    pods = [pod(number) for number in range(count)]
+    it.apply(pods, limit=limit)
+    for what, pick in spoils:
+        names = sorted(it.slices)
+        if not names:
+            break
+        spoilt = it.slices[names[pick % len(names)]] = copy.deepcopy(
+            it.slices[names[pick % len(names)]]
+        )
+        match what:
+            case 0:  # told twice
+                again = copy.deepcopy(spoilt)
+                again["metadata"]["name"] += f"-{pick}"
+                it.slices[again["metadata"]["name"]] = again
+            case 1:
+                spoilt["endpoints"] = spoilt["endpoints"][pick:]
+            case 2:
+                spoilt["metadata"]["labels"] = {"of": "nobody"}
+            case 3:
+                spoilt["ports"] = [{"name": "http", "port": 1, "protocol": "TCP"}]
+            case 4:
+                spoilt["metadata"]["ownerReferences"] = []
+    it.apply(pods, limit=limit)
+    expected = [endpoints.endpoint(it.service, p, "IPv4", zone="z1") for p in pods]
+    assert sorted(it.endpoints, key=repr) == sorted(expected, key=repr)
+    assert it.apply(pods, limit=limit) == 0
