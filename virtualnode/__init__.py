@@ -1,7 +1,7 @@
 """Turns a back end into a member: a small cluster, served from the API kernel.
 
 `cluster` composes it: a store and a kernel (`fleet.store`, `fleet.apiserver`) hold and serve the
-objects; controllers (`jobs`, `replicasets`, `deployments`, `endpoints`) and a `scheduler` follow
+objects; controllers (`jobs`, `deployments`, `services`) and a `scheduler` follow
 the store; a `kubelet` runs what is bound to its nodes through a `Runtime`, which an adapter
 provides (`adapters.process`: local processes).
 
