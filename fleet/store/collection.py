@@ -9,9 +9,11 @@ queue per watcher, so a slow watcher costs nothing and in the end loses its watc
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from sys import intern
+from typing import TYPE_CHECKING, Any
 
 from fleet.errors import Expired
 from fleet.kube.revision import Revision, epoch_of
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.store.entry import Entry
     from fleet.store.sequencer import Sequencer
+
+log = logging.getLogger(__name__)
 
 MAX_EVENTS = 8192
 MIN_EVENTS = 128  # kept whatever they weigh, or a watcher could never catch up
@@ -129,9 +133,27 @@ class Collection:
         self.live_bytes = sum(len(e.raw) for e in self._index.entries())
 
     def follow(self, follower: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `follower` with each change as it is applied; returns what ends that."""
+        """Call `follower` with each change as it is applied; returns what ends that.
+
+        What it raises is logged and goes no further: the change is made, and whoever made it and
+        whoever else follows must not suffer for it.
+        """
         self._followers.append(follower)
         return lambda: self._followers.remove(follower)
+
+    def widen(
+        self, resource: Resource, fields_of: Callable[[dict[str, Any]], tuple[str, ...]]
+    ) -> None:
+        """Go on with `resource`, which has more selectable fields than before. Those it had keep
+        their places, so open watches go on as well."""
+        self.resource = resource
+        held = {id(entry): entry for entry in self._index.entries()}
+        for event in self._events:
+            for entry in (event.entry, event.previous):
+                if entry is not None:
+                    held[id(entry)] = entry
+        for entry in held.values():
+            entry.fields = tuple(map(intern, fields_of(entry.parse())))
 
     # -- reading
 
@@ -214,7 +236,12 @@ class Collection:
             self._superseded_bytes += len(event.previous.raw)
         self._trim()
         for follower in tuple(self._followers):
-            follower(event)
+            try:
+                follower(event)
+            except Exception:
+                log.exception(
+                    "%s: a follower failed at %r", self.resource.gvr.group_resource, event.entry
+                )
         self.wake()
 
     def _trim(self) -> None:

@@ -27,7 +27,8 @@ class Entry:
     """An object at one revision; immutable once it is in a collection.
 
     `raw` begins `{"kind":…,"apiVersion":…,"metadata":{…}`; `metadata` is the slice of it.
-    `fields` are the values of the resource's selectable fields, in their order.
+    `fields` are the values of the resource's selectable fields, in their order (`Collection.widen`
+    is the one that adds to them later).
     `member` is "" for the fleet's own objects, and `member_revision` then 0.
     `row` belongs to whoever renders Tables: a cache of what does not age, by `row_printer`.
     """

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from fleet.kube.fields import extract
 from fleet.store.collection import Collection
 from fleet.view.intake import Intake
 
@@ -98,6 +99,17 @@ class Merged:
         if self._own is None:
             self._own = own
             self._unfollow = own.follow(self._own_change)
+
+    def widen(self, row: Resource) -> None:
+        """Take up selectable fields that became known after the start: a CustomResourceDefinition
+        is read a moment after what it defines is discovered."""
+        known = self.resource.selectable_fields
+        more = tuple(name for name in row.selectable_fields if name not in known)
+        if not more:
+            return
+        resource = replace(row, selectable_fields=known + more)
+        self.resource = resource
+        self.collection.widen(resource, lambda obj: extract(resource, obj))
 
     def attach(self, projector: Projector | Sorting, start: Callable[[Intake], Watching]) -> None:
         """Begin to take in a member's objects; `start` begins the watch that feeds the intake."""

@@ -125,6 +125,9 @@ class World:
         self._read_catalogue(member)
         served = self._served[name]
         for gvr, merged in list(self._merged.items()):
+            row = self.resource(gvr)
+            if row is not None:
+                merged.widen(row)
             if name in merged.sources and gvr not in served:
                 await merged.detach(name)
             elif name not in merged.sources:

@@ -170,7 +170,9 @@ def test_kinds_of_one_member_are_served_for_that_member(
     assert [c["name"] for c in shown["columnDefinitions"]] == ["Name", "Cluster", "Size"]
     assert shown["rows"][0]["cells"] == ["g", "two", 7]
     selected = f"{GIZMO_PATH}/gizmos?fieldSelector=spec.size%3D"
-    assert len(door.get(selected + "7")["items"]) == 1
+    # the definition may be read a moment after the kind is discovered
+    found = _until(lambda: (a := door.request("GET", selected + "7")).status == 200 and a)
+    assert len(found.json["items"]) == 1
     assert door.get(selected + "8")["items"] == []
     elsewhere = door.request("POST", f"{GIZMO_PATH}/namespaces/{SPACE}.one/gizmos", body)
     assert elsewhere.status == 404

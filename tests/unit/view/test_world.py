@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet.kube import builtin, discovery
+from fleet.kube import builtin, discovery, fields
 from fleet.kube.resources import GroupVersionResource
+from fleet.kube.selectors import FieldSelector
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
@@ -200,3 +201,25 @@ async def test_a_resource_without_watch_is_never_kept(world: World) -> None:
 
 def _only_listed(row: Resource) -> Resource:
     return replace(row, gvr=POD_METRICS, kind="PodMetrics", verbs=("get", "list"))
+
+
+async def test_a_selectable_field_that_becomes_known_later_selects_what_is_there(
+    world: World,
+) -> None:
+    [row] = rows(CONFIG_MAPS)
+    east = member("east", CONFIG_MAPS)
+    world.admit(east)
+    merged = world.merged(CONFIG_MAPS)
+    assert merged is not None
+    east.holds(CONFIG_MAPS, "before", revision=5)
+    cursor = merged.collection.cursor(world.sequencer.current)
+    more = replace(row, custom=True, selectable_fields=("metadata.uid",))
+    east.catalogue = discovery.catalogue([more])
+    await world.refresh("east")
+    east.holds(CONFIG_MAPS, "after", revision=6)
+    widened = merged.collection.resource
+    assert set(widened.selectable_fields) >= {*row.selectable_fields, "metadata.uid"}
+    matches = fields.matcher(widened, FieldSelector.parse("metadata.uid="))
+    found = merged.collection.snapshot().entries()
+    assert [e.name for e in found if matches(e.namespace, e.name, e.fields)] == ["after", "before"]
+    assert [event.entry.name for event in merged.collection.read(cursor)] == ["after"]
