@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleet.store.backend import Backend
+    from fleet.store.collection import Event
     from fleet.store.entry import Entry
 
     Start = Callable[[], Any]
@@ -339,3 +340,14 @@ async def test_rewriting_meets_what_others_wrote(start: Start) -> None:
         assert store.sequencer.current == before
         with pytest.raises(NotFound):
             await store.rewrite(MAPS, namespace="payments", name="none", change=more)
+
+
+async def test_a_follower_that_fails_stops_no_write(start: Start) -> None:
+    def faulty(event: Event) -> None:
+        raise KeyError("spec")
+
+    async with start() as store:
+        store.collection(MAPS).follow(faulty)
+        await store.create(MAPS, config("first"))
+        await store.create(MAPS, config("second"))
+        assert keys(store) == ["first", "second"]

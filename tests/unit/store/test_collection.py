@@ -162,3 +162,22 @@ def test_metadata_is_a_slice_of_the_bytes(things: Collection) -> None:
         found.revision
     )
     assert found.raw.startswith(b'{"kind":"Thing","apiVersion":"v1","metadata":{')
+
+
+async def test_a_follower_that_fails_keeps_the_change_from_nobody(
+    things: Collection, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[str] = []
+
+    def faulty(event: collections.Event) -> None:
+        raise KeyError("spec")
+
+    things.follow(faulty)
+    things.follow(lambda event: heard.append(event.entry.name))
+    cursor = things.cursor(things.sequencer.current)
+    watcher = asyncio.create_task(things.wait(cursor, timeout_s=60))
+    await asyncio.sleep(0)
+    put(things, "a")
+    assert await watcher
+    assert heard == ["a"]
+    assert "things: a follower failed at <Entry ns/a" in caplog.text
