@@ -45,6 +45,7 @@ class Intake:
         self._removed: TTLCache[tuple[str, str], str] = TTLCache(
             maxsize=4096, ttl=ECHO_S, timer=clock
         )
+        self._over = False
         self.revision = 0  # everything of the member up to here is in
 
     @property
@@ -132,7 +133,9 @@ class Intake:
         await done
 
     def forget(self) -> None:
-        """The member left: everything of it is deleted from the merged collection."""
+        """The member left: everything of it is deleted from the merged collection, and what still
+        waits for its number or comes in late is not taken in."""
+        self._over = True
         self._removed.clear()
         self._forget_all_but(set(), upto=None)
 
@@ -150,14 +153,18 @@ class Intake:
 
     def _forget_all_but(self, kept: set[tuple[str, str]], *, upto: int | None) -> None:
         """Delete the member's objects not in `kept` and, with `upto`, not changed after it."""
-        member = self.member
-        gone = [
-            entry.key
-            for entry in self._collection.snapshot().entries()
-            if entry.member == member and entry.key not in kept
-        ]
-        for key in gone:
-            self._sequencer.submit(_Remove(self, key, None, upto=upto))
+
+        def forget(_: Revision) -> None:
+            gone = [
+                entry.key
+                for entry in self._collection.snapshot().entries()
+                if entry.member == self.member and entry.key not in kept
+            ]
+            for key in gone:
+                self._sequencer.submit(_Remove(self, key, None, upto=upto))
+
+        # in its turn: a put that waits for its number is not in the collection yet
+        self._sequencer.submit(forget)
 
     def _entry(self, obj: dict[str, Any], revision: Revision) -> Entry:
         member_revision = _revision_of(obj)
@@ -183,6 +190,8 @@ class _Put:
 
     def __call__(self, revision: Revision) -> None:
         intake = self._intake
+        if intake._over:
+            return
         key = intake._projector.key(self._obj)
         if intake._is_news(key, _revision_of(self._obj), put_back=self._put_back):
             intake._collection.put(intake._entry(self._obj, revision))

@@ -141,6 +141,25 @@ async def test_leaving_takes_everything(taking: Taking) -> None:
     assert taking.seen() == {}
 
 
+async def test_leaving_takes_what_waits_for_its_number_and_what_comes_in_late(
+    taking: Taking,
+) -> None:
+    taking.intake.upsert(obj("a", 5))
+    with taking.sequencer.reserve():
+        taking.intake.upsert(obj("b", 6))
+        taking.intake.forget()
+    await taking.intake.written(obj("c", 7))
+    assert taking.seen() == {}
+
+
+async def test_a_list_takes_what_it_lacks_though_it_waited_for_its_number(taking: Taking) -> None:
+    with taking.sequencer.reserve():
+        taking.intake.upsert(obj("gone", 5))
+        taking.replace([obj("a", 6)], revision=7)
+        taking.intake.upsert(obj("b", 8))
+    assert taking.seen() == {"a": 6, "b": 8}
+
+
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from(["put", "remove", "echo", "hold", "release"]), st.sampled_from("abc")
