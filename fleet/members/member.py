@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from fleet.errors import ApiError, ConfigError, TransportError
+from fleet.errors import ApiError, ConfigError, TransportError, Unauthorized
 from fleet.members import calls, health, metrics
 from fleet.members.definitions import CRDS, Definitions, Tap
 from fleet.members.discovery import Discovery
@@ -165,7 +165,8 @@ class Member:
         """The member's answer. Raises ApiError, and TransportError with the member's name."""
         try:
             return await self._cluster.handle(request)
-        except ConfigError as error:
+        except (ConfigError, Unauthorized) as error:
+            # of the gateway's own credentials: no caller is to take it for a word about theirs
             self._look.set()
             raise TransportError(str(error), member=self.name, sent=False) from error
         except TransportError as error:

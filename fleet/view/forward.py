@@ -270,6 +270,10 @@ class Forwarder:
                 "message": raw[:256].decode(errors="replace"),
                 "code": answer.status,
             }
+        if answer.status == 401:
+            # it is the gateway that is not known there; the caller's own credentials are good
+            why = f"it does not accept the fleet's credentials ({value.get('message', '')})"
+            raise Unavailable.member(call.member.name, why)
         if answer.status >= 400:
             raise MemberStatus(projector.project_status(value))
         return value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.apiserver import bodies, reading
 from fleet.apiserver.representation import Representations
-from fleet.errors import ApiError, BadRequest, MemberStatus, NotFound, TransportError, Unavailable
+from fleet.errors import ApiError, BadRequest, NotFound, TransportError, Unavailable
 from fleet.kube import fields
 from fleet.kube.fields import extract
 from fleet.kube.options import GetOptions, ListOptions, WatchOptions
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from fleet.view.merged import Freshness, Merged
     from fleet.view.world import MemberPort, World
 
-COMPLETE_S = 30.0
+# What is asked of members directly: a list begins at once or its member hangs, and may be long.
+HEAD_S = 5.0
+WHOLE_S = 60.0
 FLEET_GROUP = "fleet.dev"  # its kinds are the fleet's alone: no CLUSTER column
 OWN_CLUSTER = "fleet"  # the CLUSTER cell of what the fleet owns
 
@@ -79,7 +81,8 @@ class Reads:
         self._rng = rng
 
     async def list_objects(self, read: Read) -> Response:
-        """Raises Expired, RevisionTooLarge, BadRequest, NotFound, Unavailable (complete only)."""
+        """Raises Expired, RevisionTooLarge, BadRequest, NotFound; Unavailable where a member that
+        does not answer would leave nothing to show, or the answer has to be complete."""
         request, resource = read.request, read.resource
         options = ListOptions.parse(request, resource=resource)
         shown = self._represent.asked(request, listing=True)
@@ -232,14 +235,15 @@ class Reads:
         refusal: ApiError | None = None
         for member, answer in zip(members, lists, strict=True):
             found = answer.result()
-            if isinstance(found, TransportError):
-                if complete:
-                    raise Unavailable.member(member.name, str(found)) from found
-                warnings.append(f"{member.name}: {found}; its objects are missing")
-            elif isinstance(found, ApiError):
-                refusal = found
-            else:
+            if not isinstance(found, TransportError | ApiError):
                 entries += found
+            elif isinstance(found, ApiError) and found.http_code == 403:
+                refusal = found  # the caller sees nothing of it, as where it is kept
+            elif complete or _of_one_member(read):
+                # an empty list would say that there is nothing
+                raise Unavailable.member(member.name, str(found)) from found
+            else:
+                warnings.append(f"{member.name}: {found}; its objects are missing")
         if refusal is not None and (complete or not entries):
             raise refusal
         collection = Collection(read.resource, self._world.sequencer)
@@ -270,11 +274,12 @@ class Reads:
             page = await calls.get(
                 member.handler,
                 path_of(gvr, namespace=namespace),
-                timeout_s=COMPLETE_S,
+                timeout_s=WHOLE_S,
+                head_s=HEAD_S,
                 query=query,
                 headers=crossing.headers(read.request.user),
             )
-        except (TransportError, MemberStatus) as error:
+        except (TransportError, ApiError) as error:
             return error
         kind, api_version = read.resource.kind, read.resource.api_version
         entries = []
@@ -336,6 +341,10 @@ def _selection(read: Read, member: str) -> tuple[tuple[str, str], ...] | None:
 
 def _cluster_of(entry: Entry) -> str:
     return entry.member or OWN_CLUSTER
+
+
+def _of_one_member(read: Read) -> bool:
+    return "." in read.target.namespace and naming.union_of(read.target.namespace) is None
 
 
 def _complete(request: Request) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet.errors import ConfigError, JoinError, TransportError
+from fleet.errors import ConfigError, JoinError, TransportError, Unauthorized
 from fleet.kube.wire import Request
 from fleet.members.credentials import CredentialStore
 from fleet.members.health import Patience, Served
@@ -520,3 +520,14 @@ async def test_refused_credentials_are_told_apart_from_silence(world):
         await world.until(lambda: member.health["CredentialsValid"].status == "False")
         assert member.health["CredentialsValid"].message == "certificate has expired"
         assert member.health["Reachable"].status == "True"
+
+
+async def test_the_fleets_own_credentials_are_no_matter_of_the_caller(world):
+    east = world.cluster("uid-east", EAST)
+    async with world.members() as members:
+        member = await members.join("east", EAST)
+        east.failure = Unauthorized("the client certificate expired on 2026-01-01")
+        with pytest.raises(TransportError, match="expired on 2026-01-01") as caught:
+            await member.handle(Request("POST", "/api/v1/namespaces"))
+        assert (caught.value.member, caught.value.sent) == ("east", False)
+        await world.until(lambda: member.health["CredentialsValid"].status == "False")
