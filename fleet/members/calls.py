@@ -97,16 +97,20 @@ async def get(
     path: str,
     *,
     timeout_s: float,
+    head_s: float | None = None,
     query: tuple[tuple[str, str], ...] = (),
     headers: Mapping[str, str] | None = None,
     parse: bool = True,
 ) -> Document:
-    """GET a JSON document. Raises as `answer`, and TransportError for a body that is no JSON."""
+    """GET a JSON document, whole within `timeout_s`, begun within `head_s` (the same by default).
+
+    Raises as `answer`, and TransportError for a body that is no JSON.
+    """
     sent = {"accept": "application/json", **(headers or {})}
     try:
         async with asyncio.timeout(timeout_s):
             request = Request("GET", path, query, headers=sent)
-            response = await answer(handler, request, timeout_s=timeout_s)
+            response = await answer(handler, request, timeout_s=head_s or timeout_s)
             raw = await body_of(response)
     except TimeoutError as error:
         raise TransportError(f"{path} was not answered whole within {timeout_s:g} s") from error
