@@ -97,6 +97,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             CredentialStore(state.members),
             partial(adapters.kubernetes.connect, allow_exec=config.exec_plugins_allowed),
             prepare=bind_admins,
+            name_taken=lambda name: own.ending_in(name, store, assembly.own.resources),
         )
         await stack.enter_async_context(members)
         address = url_of(config.address, config.port)

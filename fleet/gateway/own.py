@@ -22,7 +22,7 @@ from fleet.kube.resources import GroupVersionResource, Resource
 from fleet.kube.schema import document, group_versions, openapi_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from random import Random
 
@@ -154,6 +154,19 @@ class NotAMembers:
                 causes=[Cause("FieldValueInvalid", f"Invalid value: {why}", "metadata.name")],
             )
         return obj
+
+
+def ending_in(member: str, store: ObjectStore, rows: Iterable[Resource]) -> str:
+    """Which fleet object would be taken for one of `member`, should a member be called so; "" when
+    there is none."""
+    for row in rows:
+        if row.namespaced or "list" not in row.verbs:
+            continue
+        for entry in store.collection(row).snapshot().entries():
+            if entry.name.endswith(f".{member}"):
+                what = row.gvr.group_resource
+                return f"the fleet's own {what} {entry.name} would be taken for one of that member"
+    return ""
 
 
 class OwnOpenApi:

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from fleet import app
+from fleet.errors import JoinError
 from fleet.gateway.config import Config
 from fleet.testbed.embedded import EmbeddedCluster
 
@@ -56,3 +57,13 @@ async def test_pods_of_both_are_seen_read_and_ended_through_the_gateway(
     record = members[0].cluster.audit.records[-1]
     assert (record.user, record.method) == ("fleet:admin", "DELETE")
     assert "fleet:admins" in record.groups
+
+
+async def test_a_name_that_already_ends_a_fleet_objects_name_is_no_members(fleet_of_two, over_tls):
+    gateway, members = fleet_of_two
+    gold = {"metadata": {"name": "gold.idc-c"}, "value": 1}
+    async with over_tls(gateway.kubeconfig) as whole:
+        await whole.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", gold)
+    with pytest.raises(JoinError, match=r"idc-c cannot name a member: .* gold\.idc-c would be"):
+        await gateway.members.join("idc-c", members[0].kubeconfig.read_bytes())
+    assert "idc-c" not in gateway.members
