@@ -161,6 +161,7 @@ class Sandbox:
         self._jobs: dict[str, Job] = {}
         self._logs: dict[tuple[str, int], Log] = {}
         self._running: set[Running] = set()
+        self._hosts: str | None = None
         self.address = addresses.take()
         for folder in ("volumes", "containers", "root"):
             (root / folder).mkdir(parents=True, exist_ok=True)
@@ -198,9 +199,9 @@ class Sandbox:
 
         Written in place: the file itself is what they have before them.
         """
-        hosts = self._root / "hosts"
-        if not hosts.exists() or hosts.read_text() != text:
-            hosts.write_text(text)
+        if text != self._hosts:
+            (self._root / "hosts").write_text(text)
+            self._hosts = text
 
     def termination_message(self, container: str) -> str:
         """What the container left at its termination message path; at most 4 KiB."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -32,12 +31,9 @@ if TYPE_CHECKING:
     from virtualnode.objects import Key, Objects
 
 Object = dict[str, Any]
-log = logging.getLogger(__name__)
-
 COMPONENT: Final = "kubelet"
 BACKOFF_S: Final = 10.0
 _STOP_GRACE_S: Final = 30.0
-_CONTAINER_WORDS: Final = {True: "ContainerCreating", False: "PodInitializing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +65,7 @@ class Worker:
         self._started = ""
         self._verdict = ("", "")  # reason and message of a pod that the kubelet itself failed
         self._outcome = ""
+        self._ending_since = 0.0
         self._told: set[tuple[str, str]] = set()
         self._stopping: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
@@ -121,8 +118,8 @@ class Worker:
         """First sight of the pod, or another one."""
         spec = pod["spec"]
         self.wants = references(pod)
+        first = Waiting("PodInitializing" if spec.get("initContainers") else "ContainerCreating")
         for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            first = Waiting(_CONTAINER_WORDS[not spec.get("initContainers")])
             self.runs.setdefault(container["name"], Run(first))
         self._started = self._started or stamp(self._around.now())
 
@@ -151,8 +148,9 @@ class Worker:
         for name in steps.stop:
             self.stop(name, grace_s=grace_s(pod))
         if steps.start:  # one that could not be started may change what is next
-            after = lifecycle.next_steps(pod, self.runs, now=self._now())
-            steps = replace(after, start=(), wake=after.wake)
+            steps = lifecycle.next_steps(pod, self.runs, now=self._now())
+            if any(isinstance(self.runs[name].state, Ended) for name in steps.start):
+                self.wake()  # it may be tried again at once
         phase = lifecycle.phase(pod, self.runs, steps)
         if steps.finished:
             self._outcome = steps.finished
@@ -311,8 +309,10 @@ class Worker:
 
     async def _end(self, pod: Object) -> float | None:
         """End a pod in deletion; None once it is gone, else when to look again."""
-        metadata = pod["metadata"]
-        deadline = seconds(metadata["deletionTimestamp"]) or self._now()
+        # Counted from here: the time in the object has whole seconds alone.
+        self._ending_since = self._ending_since or self._now()
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        deadline = self._ending_since + grace
         alive = [name for name, run in self.runs.items() if isinstance(run.state, Alive)]
         if alive and self._now() < deadline:
             for name in alive:

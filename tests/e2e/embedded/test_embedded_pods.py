@@ -189,6 +189,13 @@ async def test_a_program_that_is_not_there(api, pod):
     assert ended["message"] == 'exec: "no-such-program": executable file not found in $PATH'
 
 
+async def test_a_program_that_is_not_there_is_tried_again(api, pod):
+    await api.create("pods", pod("p", "no-such-program", restartPolicy="Always"))
+    found = await api.until_one("pods", "p", lambda found: restarts(found) >= 3)
+    last = found["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert last["reason"] == "StartError"
+
+
 async def test_init_containers_run_before_and_sidecars_beside(api, pod):
     init = [
         {"name": "side", "image": "x", "restartPolicy": "Always", "command": ["sleep", "1000"]},
