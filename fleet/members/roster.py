@@ -12,9 +12,9 @@ import asyncio
 import logging
 import random as random_module
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from cachetools import LRUCache
 
@@ -91,6 +91,8 @@ class Members:
         self._listeners: list[Listener] = []
         self._news: dict[tuple[str, str], Change] = {}
         self._is_news = asyncio.Event()
+        self._telling = asyncio.Lock()
+        self._untold: set[Member] = set()  # joined, and nobody has heard of it yet
         self._own: list[asyncio.Task[None]] = []
         self._group = asyncio.TaskGroup()
 
@@ -226,7 +228,8 @@ class Members:
                 self._store.delete(name)
                 raise
             transport = None
-            await self._told(Change("joined", member))
+            self._untold.add(member)
+            await self._carried_out(self._told(Change("joined", member)), f"join of {name}")
             return member
         finally:
             del self._joining[name]
@@ -288,16 +291,22 @@ class Members:
             known = ", ".join(sorted(self._members)) or "there are none"
             raise JoinError(f"{name} is no member (members: {known})")
         self._store.delete(name)
-        self._members.pop(name, None)
-        task = self._tasks.pop(name, None)
+        del self._members[name]
+        letting_go = self._let_go(member, self._tasks.pop(name))
+        await self._carried_out(letting_go, f"leave of {name}")
+
+    async def _let_go(self, member: Member, task: asyncio.Task[None]) -> None:
         await self._told(Change("left", member))
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        task.cancel()
+        await asyncio.wait({task})
         try:
-            metrics.READY.remove(name)
+            metrics.READY.remove(member.name)
         except KeyError:
             return
+
+    async def _carried_out(self, step: Coroutine[Any, Any, None], name: str) -> None:
+        """Await a step that is taken whole even when who asked for it goes away."""
+        await asyncio.shield(self._group.create_task(step, name=name))
 
     # -- news
 
@@ -313,15 +322,21 @@ class Members:
             self._is_news.clear()
             while self._news:
                 change = self._news.pop(next(iter(self._news)))
-                if self._members.get(change.member.name) is change.member:
+                member = change.member
+                # whoever hears of a join looks at the member as it is by then
+                if self._members.get(member.name) is member and member not in self._untold:
                     await self._told(change)
 
     async def _told(self, change: Change) -> None:
-        for listener in list(self._listeners):
-            try:
-                await listener(change)
-            except Exception:
-                log.exception("%s: news that it %s was not taken", change.member.name, change.kind)
+        async with self._telling:
+            self._untold.discard(change.member)
+            for listener in list(self._listeners):
+                try:
+                    await listener(change)
+                except Exception:
+                    log.exception(
+                        "%s: news that it %s was not taken", change.member.name, change.kind
+                    )
 
     # -- rotation
 

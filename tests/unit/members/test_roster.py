@@ -391,6 +391,57 @@ async def test_a_listener_that_fails_does_not_stop_the_others(world, caplog):
     assert "not today" in caplog.text
 
 
+class Slow:
+    """A listener that takes its time, noting what it began and ended."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.heard: list[str] = []
+
+    async def listen(self, change: Change) -> None:
+        if change.kind in ("joined", "left"):
+            self.heard.append(f"{change.kind} begins")
+            self.began.set()
+            await self.go_on.wait()
+            self.heard.append(f"{change.kind} ends")
+
+
+async def test_who_goes_away_while_a_cluster_joins_or_leaves_keeps_nobody_from_hearing_of_it(world):
+    east = world.cluster("uid-east", EAST)
+    async with world.members() as members:
+        for call, kind in ((members.join("east", EAST), "joined"), (members.leave("east"), "left")):
+            slow = Slow()
+            members._listeners.insert(0, slow.listen)
+            asking = asyncio.create_task(call)
+            await slow.began.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            slow.go_on.set()
+            await world.until(lambda kind=kind: (kind, "east") in world.news)
+            members._listeners.remove(slow.listen)
+        await east.transports_closed.wait()
+        assert len(members) == 0
+
+
+async def test_changes_are_told_one_at_a_time(world):
+    world.cluster("uid-east", EAST)
+    async with world.members() as members:
+        await members.join("east", EAST)
+        slow = Slow()
+        members.on_change(slow.listen)
+        leaving = asyncio.create_task(members.leave("east"))
+        await slow.began.wait()
+        joining = asyncio.create_task(members.join("east", EAST))
+        while "east" not in members:  # noqa: ASYNC110 - nobody is told of it while one listens
+            await asyncio.sleep(0)
+        slow.go_on.set()
+        await leaving
+        assert await joining is members.get("east")
+        assert slow.heard == ["left begins", "left ends", "joined begins", "joined ends"]
+
+
 async def test_what_the_body_raises_leaves_as_it_is(world):
     world.cluster("uid-east", EAST)
     with pytest.raises(KeyError):
