@@ -20,7 +20,7 @@ from fleet.scheduling.shapes import accelerator_kinds, free_accelerators, shapes
 from policies.scalars import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from fleet.apiserver.kernel import Kernel
@@ -61,12 +61,16 @@ class Clusters:
         self._books = books
         self._now = now
         self._news = asyncio.Event()
+        self._left: set[str] = set()  # members that went, whose objects are still to go
+        self._writing = asyncio.Lock()
 
     async def changed(self, change: Change) -> None:
         """News of a member (a listener of `Members`)."""
         if change.kind == "left":
+            self._left.add(change.member.name)
             await self._remove(change.member.name)
         elif change.kind == "joined":
+            self._left.discard(change.member.name)
             await self._write(change.member)
         else:
             self._news.set()
@@ -75,20 +79,33 @@ class Clusters:
         """Write what changed, until cancelled."""
         while True:
             self._news.clear()
+            for name in sorted(self._left):
+                await self._attempt(self._remove(name), f"cluster {name} is still to be removed")
             for member in self._members:
-                try:
-                    await self._write(member)
-                except (ApiError, StoreError) as error:
-                    log.warning("cluster %s: its status was not written: %s", member.name, error)
+                what = f"cluster {member.name}: its status was not written"
+                await self._attempt(self._write(member), what)
             try:
                 async with asyncio.timeout(BEAT_S):
                     await self._news.wait()
             except TimeoutError:
                 continue
 
+    @staticmethod
+    async def _attempt(step: Awaitable[None], failed: str) -> None:
+        """One step of a round; what fails is tried again at the next beat."""
+        try:
+            await step
+        except (ApiError, StoreError) as error:
+            log.warning("%s: %s", failed, error)
+        except Exception:
+            log.exception("%s", failed)
+
     async def _write(self, member: Member) -> None:
-        if self._store.get(self._resource, "", member.name) is None:
-            await self._create(member.name)
+        async with self._writing:  # or an object might be made after its member's leave
+            if self._members.get(member.name) is not member:
+                return
+            if self._store.get(self._resource, "", member.name) is None:
+                await self._create(member.name)
         status = self._status(member)
 
         def change(obj: dict[str, Any]) -> dict[str, Any] | None:
@@ -117,10 +134,12 @@ class Clusters:
             return
 
     async def _remove(self, name: str) -> None:
-        try:
-            await self._kernel.handle(Request("DELETE", f"{_PATH}/{name}", user=_SELF))
-        except NotFound:
-            return
+        async with self._writing:
+            try:
+                await self._kernel.handle(Request("DELETE", f"{_PATH}/{name}", user=_SELF))
+            except NotFound:
+                pass  # it is gone
+            self._left.discard(name)
 
     # -- what is known of a member
 

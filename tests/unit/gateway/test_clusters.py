@@ -1,0 +1,173 @@
+"""Cluster objects: there while their member is one, whatever fails and comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import policies
+from fleet.apiserver.kinds import CustomKind
+from fleet.errors import StoreError
+from fleet.gateway import own
+from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
+from fleet.members.roster import Change
+from fleet.store.memory import MemoryBackend
+from fleet.store.objects import ObjectStore
+from fleet.store.sequencer import Sequencer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from fleet.store.backend import Record
+
+
+def now() -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Disk(MemoryBackend):
+    """Full as long as somebody says so."""
+
+    full = False
+
+    def commit(self, changes: Sequence[Record]) -> asyncio.Future[None]:
+        if self.full:
+            raise StoreError("the disk is full")
+        return super().commit(changes)
+
+
+class Member:
+    uid = "uid"
+    version = "v1.36.3"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.conditions: dict[str, Any] = {}
+        self.discovery = SimpleNamespace(resources={})
+
+
+class Roster(dict[str, Member]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self.values()))
+
+
+class Books:
+    """What is free; `wrong` is raised instead."""
+
+    wrong: Exception | None = None
+
+    def clusters(self) -> list[Any]:
+        if self.wrong is not None:
+            raise self.wrong
+        return []
+
+
+class Setting:
+    def __init__(self, store: ObjectStore, disk: Disk) -> None:
+        self.store, self.disk = store, disk
+        self.members, self.books = Roster(), Books()
+        rows = {kind.resource.gvr: kind.resource for kind in policies.kinds()}
+        numbers = itertools.count()
+        kernel = own.build(
+            store,
+            [
+                CustomKind(kind.resource, kind.openapi, kind.columns, kind.status, kind.rules)
+                for kind in policies.kinds()
+            ],
+            openapi=own.OwnOpenApi({}),
+            now=now,
+            uid=lambda: f"uid-{next(numbers)}",
+            rng=random.Random(1),
+            server_address="fleet",
+        )
+        self.clusters = Clusters(
+            kernel=kernel,
+            store=store,
+            resource=rows[CLUSTERS],
+            prices=rows[PRICE_BOOKS],
+            members=self.members,  # type: ignore[arg-type]
+            books=self.books,  # type: ignore[arg-type]
+            now=now,
+        )
+        self.collection = store.collection(rows[CLUSTERS])
+
+    async def join(self, name: str) -> Member:
+        member = self.members[name] = Member(name)
+        await self.clusters.changed(Change("joined", member))  # type: ignore[arg-type]
+        return member
+
+    async def leave(self, member: Member) -> None:
+        del self.members[member.name]
+        await self.clusters.changed(Change("left", member))  # type: ignore[arg-type]
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in self.collection.snapshot().entries()]
+
+    def news(self, member: Member) -> Any:
+        return self.clusters.changed(Change("health", member))  # type: ignore[arg-type]
+
+    async def until(self, names: list[str]) -> None:
+        """Wait until there are Cluster objects of these names."""
+        while self.names() != names:
+            cursor = self.collection.cursor(self.store.sequencer.current)
+            assert await self.collection.wait(cursor, timeout_s=20)
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    disk = Disk()
+    async with ObjectStore(disk, Sequencer(epoch=1)) as store:
+        yield Setting(store, disk)
+
+
+async def test_a_member_has_an_object_from_join_to_leave(setting: Setting) -> None:
+    east = await setting.join("east")
+    await setting.join("west")
+    assert setting.names() == ["east", "west"]
+    await setting.leave(east)
+    assert setting.names() == ["west"]
+
+
+async def test_news_of_a_member_that_has_left_makes_no_object_again(setting: Setting) -> None:
+    east = await setting.join("east")
+    writing = asyncio.create_task(setting.clusters._write(east))  # type: ignore[arg-type]
+    await setting.leave(east)
+    await writing
+    await setting.clusters._write(east)  # type: ignore[arg-type]
+    assert setting.names() == []
+
+
+async def test_what_could_not_be_removed_is_removed_later(setting: Setting) -> None:
+    east, west = await setting.join("east"), await setting.join("west")
+    setting.disk.full = True
+    with pytest.raises(Exception, match="the disk is full"):
+        await setting.leave(east)
+    setting.disk.full = False
+    running = asyncio.create_task(setting.clusters.run())
+    await setting.news(west)
+    await setting.until(["west"])
+    running.cancel()
+
+
+async def test_a_fault_of_our_own_does_not_end_the_rounds(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting.books.wrong = ZeroDivisionError("books")
+    setting.members["east"] = east = Member("east")
+    running = asyncio.create_task(setting.clusters.run())
+    await setting.until(["east"])
+    await asyncio.sleep(0)
+    assert "cluster east: its status was not written" in caplog.text
+    setting.books.wrong = None
+    cursor = setting.collection.cursor(setting.store.sequencer.current)
+    await setting.news(east)
+    assert await setting.collection.wait(cursor, timeout_s=20)
+    [event] = setting.collection.read(cursor)
+    assert event.entry.parse()["status"]["version"] == "v1.36.3"
+    running.cancel()
