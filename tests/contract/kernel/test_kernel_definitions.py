@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from fleet.apiserver import definitions
 from fleet.kube.wire import Request
 from fleet.store.sqlite import SqliteBackend
 
@@ -248,12 +249,23 @@ async def test_a_name_that_is_taken_waits_until_it_is_free(api: Any, harness: Mo
     assert (await api.call("GET", gadgets)).status == 200
 
 
-async def test_a_kind_the_fleet_has_anyway_is_not_replaced(api: Any, harness: ModuleType) -> None:
-    body = definition(plural="deployments", kind="Deployment", group="apps")
-    body["metadata"]["name"] = "deployments.apps"
+@pytest.mark.parametrize(
+    ("plural", "kind", "reason"),
+    [
+        ("deployments", "Deployment", "ListKindConflict"),
+        ("deployments", "Rollout", "PluralConflict"),
+        ("rollouts", "Deployment", "ListKindConflict"),
+    ],
+)
+async def test_a_kind_the_fleet_has_anyway_is_not_replaced(
+    api: Any, harness: ModuleType, plural: str, kind: str, reason: str
+) -> None:
+    body = definition(plural=plural, kind=kind, group="apps")
+    body["metadata"]["name"] = f"{plural}.apps"
     await api.must("POST", CRDS, body)
     await harness.at_rest(api)
-    found = await api.must("GET", f"{CRDS}/deployments.apps")
+    found = await api.must("GET", f"{CRDS}/{plural}.apps")
+    assert conditions(found)["NamesAccepted"] == ("False", reason)
     assert conditions(found)["Established"] == ("False", "NotAccepted")
     rows = (await api.must("GET", "/apis/apps/v1"))["resources"]
     assert "replicasets" in [row["name"] for row in rows]
@@ -320,6 +332,52 @@ async def test_only_the_storage_version_is_served(api: Any, harness: ModuleType)
         g for g in (await api.must("GET", "/apis"))["groups"] if g["name"] == "example.com"
     )
     assert [v["version"] for v in found["versions"]] == ["v1"]
+
+
+async def test_a_storage_version_that_is_not_served_serves_nothing(
+    api: Any, harness: ModuleType
+) -> None:
+    await define(api, harness, versions=[version("v1", served=False), version("v2", storage=False)])
+    assert (await api.call("GET", "/apis/example.com/v1")).status == 404
+    assert (await api.call("GET", "/apis/example.com/v2")).status == 404
+
+
+async def test_what_is_established_stays_so(api: Any, harness: ModuleType) -> None:
+    await define(api, harness)
+    await define(api, harness, plural="gadgets", kind="Gadget")
+    path = f"{CRDS}/gadgets.example.com"
+    patch = {"spec": {"names": {"shortNames": ["widget"]}}}
+    await api.must("PATCH", path, patch, content_type=MERGE)
+    await harness.at_rest(api)
+    assert conditions(await api.must("GET", path)) == {
+        "NamesAccepted": ("False", "ShortNamesConflict"),
+        "Established": ("True", "InitialNamesAccepted"),
+    }
+    assert (await api.call("GET", WIDGETS.replace("widgets", "gadgets"))).status == 200
+
+
+async def test_a_kind_defined_anew_is_selected_by_its_new_fields(
+    api: Any, harness: ModuleType
+) -> None:
+    await define(api, harness)
+    await api.must("POST", WIDGETS, widget("w"))
+    await api.must("DELETE", f"{CRDS}/widgets.example.com")
+    await harness.at_rest(api)
+    fields = [{"jsonPath": ".spec.colour"}]
+    await define(api, harness, versions=[version(selectableFields=fields)])
+    await api.must("POST", WIDGETS, widget("r"))
+    await api.must("POST", WIDGETS, widget("b", colour="blue"))
+    listed = await api.must("GET", WIDGETS + "?fieldSelector=spec.colour%3Dblue")
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["b"]
+
+
+def test_a_conditions_time_changes_only_with_its_status() -> None:
+    first = {"type": "Established", "status": "False", "reason": "NotAccepted"}
+    before = definitions.merged((), [first], now="2024-01-01T00:00:00Z")
+    again = definitions.merged(before, [first], now="2024-01-02T00:00:00Z")
+    assert again == before
+    changed = definitions.merged(before, [{**first, "status": "True"}], now="2024-01-03T00:00:00Z")
+    assert changed[0]["lastTransitionTime"] == "2024-01-03T00:00:00Z"
 
 
 async def test_what_is_defined_is_served_after_a_restart(

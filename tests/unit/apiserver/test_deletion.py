@@ -27,6 +27,7 @@ PODS = row("", "v1", "pods")
 JOBS = row("batch", "v1", "jobs")
 EVENTS = row("", "v1", "events")
 SPACES = row("", "v1", "namespaces")
+CRDS = row("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
 
 def named(kind: str = "ConfigMap", **metadata: Any) -> dict[str, Any]:
@@ -177,6 +178,18 @@ def test_a_namespace_is_marked_and_terminates() -> None:
 def test_policies_of_a_namespace(options: dict[str, Any], left: list[str]) -> None:
     outcome = begin(SPACES, named("Namespace"), **options)
     assert outcome.obj["metadata"].get("finalizers", []) == left
+
+
+def test_a_definition_waits_for_its_objects() -> None:
+    crd = {**named("CustomResourceDefinition", generation=1), "status": {"conditions": []}}
+    first = begin(CRDS, crd)
+    assert not first.gone
+    assert first.obj["metadata"] == {
+        "name": "x", "generation": 1, "deletionTimestamp": STAMP,
+        "finalizers": ["customresourcecleanup.apiextensions.k8s.io"],
+    }  # fmt: skip
+    assert first.obj["status"]["conditions"][0]["type"] == "Terminating"
+    assert not begin(CRDS, first.obj).gone
 
 
 MARK = {"deletionTimestamp": STAMP}
