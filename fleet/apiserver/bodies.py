@@ -6,6 +6,7 @@ JSON. What a body must contain is for whoever asked; here it only has to be one 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fleet.kube.wire import Request
 
 JSON_HEADERS = {"content-type": "application/json"}
+_REFUSED = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*", re.IGNORECASE)
 
 
 def object_of(request: Request, *, default: tuple[str, str]) -> dict[str, Any]:
@@ -59,6 +61,17 @@ def options_of(request: Request) -> dict[str, Any] | None:
     if not request.body:
         return None
     return object_of(request, default=("v1", "DeleteOptions"))
+
+
+def may_compress(request: Request, representation: Representation) -> bool:
+    """Whether a list may be sent compressed. What `encoded` makes anew may not."""
+    if representation.encoding != "json" or representation.pretty:
+        return False
+    for offer in request.headers.get("accept-encoding", "").split(","):
+        coding, _, weight = offer.partition(";")
+        if coding.strip().lower() == "gzip":
+            return not _REFUSED.fullmatch(weight)
+    return False
 
 
 def encoded(response: Response, representation: Representation) -> Response:

@@ -189,7 +189,7 @@ class Kernel:
             self._represent.rendering(shown, resource),
             scope=_scope(target),
             path=request.path,
-            gzip="gzip" in request.headers.get("accept-encoding", "") and shown.encoding == "json",
+            gzip=bodies.may_compress(request, shown),
         )
         return bodies.encoded(response, shown)
 

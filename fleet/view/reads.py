@@ -105,7 +105,7 @@ class Reads:
             rendering,
             scope=read.scope,
             path=request.path,
-            gzip=_gzip(request) and shown.encoding == "json",
+            gzip=bodies.may_compress(request, shown),
         )
         response.warnings = warnings
         return bodies.encoded(response, shown)
@@ -352,8 +352,3 @@ def _complete(request: Request) -> bool:
     if value not in (None, "", "complete"):
         raise BadRequest(f'freshness={value}: the only value is "complete"')
     return value == "complete"
-
-
-def _gzip(request: Request) -> bool:
-    offered = request.headers.get("accept-encoding", "")
-    return any(part.split(";")[0].strip() == "gzip" for part in offered.split(","))
