@@ -63,7 +63,6 @@ log = logging.getLogger(__name__)
 # costs more than anything they could leak.
 _GC_THRESHOLDS = (50_000, 20, 100)
 _TRIM_EVERY_S = 10.0
-_HOLD_S = 30.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -135,9 +134,13 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         stack.push_async_callback(assembly.world.close)
         await assembly.first_policies(policies.builtin.objects())
         stack.callback(assembly.begin())
-        # a hold must not outlast a lease: until it is over, its shard may still be running
-        timing = Timing(hold_s=min(_HOLD_S, config.lease_s))
-        dispatch = assembly.dispatch(store, shards, fleet=fleet, timing=timing)
+        dispatch = assembly.dispatch(
+            store,
+            shards,
+            fleet=fleet,
+            timing=Timing(hold_limit_s=config.hold_s),
+            lease_s=config.lease_s,
+        )
         clusters = assembly.clusters(store)
         stack.callback(members.on_change(clusters.changed))
         health = Health()

@@ -159,14 +159,18 @@ class Assembly:
             now=self._now,
         )
 
-    def dispatch(self, store: ObjectStore, parts: Parts, *, fleet: str, timing: Timing) -> Dispatch:
+    def dispatch(
+        self, store: ObjectStore, parts: Parts, *, fleet: str, timing: Timing, lease_s: float
+    ) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
         dispatch = Dispatch(
             store,
             self.world,
             parts=parts,
-            planner=Placing(store, self._books, now=self._now, clock=self._clock),
+            planner=Placing(
+                store, self._books, now=self._now, clock=self._clock, lease_s=lease_s
+            ),
             fleet=fleet,
             uid=self._uid,
             now=lambda: self._now().timestamp(),

@@ -36,6 +36,7 @@ class Config:
     body_limit_bytes: int = 3 << 20
     freshness_s: float = 1.0
     lease_s: float = 300.0
+    hold_s: float = 120.0
     shutdown_grace_s: float = 10.0
     exec_plugins: bool | None = None
     log_level: str = "info"
@@ -135,6 +136,7 @@ KEYS = (
     Key("bodyLimitBytes", "body_limit_bytes", _integer(1 << 10, 1 << 30)),
     Key("freshnessSeconds", "freshness_s", _seconds(0.05)),
     Key("leaseSeconds", "lease_s", _seconds(5)),
+    Key("holdSeconds", "hold_s", _seconds(1)),
     Key("shutdownGraceSeconds", "shutdown_grace_s", _seconds(0)),
     Key("execPlugins", "exec_plugins", _switch),
     Key("logLevel", "log_level", _level),

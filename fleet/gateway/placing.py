@@ -21,6 +21,7 @@ from fleet.scheduling.placement import Plan, place, replace_shards
 from fleet.scheduling.price import prices_of
 from fleet.scheduling.selection import policy_of, select
 from policies import PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
+from policies.placement_policy import Failover
 from policies.scalars import parse_time
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ Object = dict[str, Any]
 
 JOBS: Final = GroupVersionResource("batch", "v1", "jobs")
 PRIORITY_CLASSES: Final = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
+_DEFAULT_LEASE: Final = Failover.model_validate({}).tolerate
 _IN_FLIGHT: Final = frozenset({"QuotaHeld", "Holding", "Committed"})
 
 
@@ -53,14 +55,17 @@ class Placing:
         *,
         now: Callable[[], datetime],
         clock: Callable[[], float],
+        lease_s: float,
     ) -> None:
-        """`clock` is the one that the books date capacity with."""
+        """`clock` is the one that the books date capacity with; `lease_s` is the lease of
+        workloads whose policy says nothing else."""
         self._store = store
         self._books = books
         self._jobs = _row(JOBS)
         self._priority_classes = _row(PRIORITY_CLASSES)
         self._now = now
         self._clock = clock
+        self._lease_s = lease_s
 
     def order(self, workloads: Collection[Object]) -> list[Object]:
         """By priority, then by age, then by name."""
@@ -97,7 +102,7 @@ class Placing:
             spec=spec,
             status=status,
             placed=isinstance(decision, Plan),
-            lease_s=policy.spec.failover.tolerate.total_seconds(),
+            lease_s=self._lease_of(policy),
             fencing=policy.spec.failover.fencing,
             retry_after_s=None if isinstance(decision, Plan) else decision.retry_after_s,
         )
@@ -130,6 +135,10 @@ class Placing:
             prices=prices,
             waited_s=waited_s,
         )
+
+    def _lease_of(self, policy: Policy) -> float:
+        told = policy.spec.failover.tolerate
+        return self._lease_s if told == _DEFAULT_LEASE else told.total_seconds()
 
     # -- what there is
 
