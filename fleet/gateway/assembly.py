@@ -168,9 +168,7 @@ class Assembly:
             store,
             self.world,
             parts=parts,
-            planner=Placing(
-                store, self._books, now=self._now, clock=self._clock, lease_s=lease_s
-            ),
+            planner=Placing(store, self._books, now=self._now, clock=self._clock, lease_s=lease_s),
             fleet=fleet,
             uid=self._uid,
             now=lambda: self._now().timestamp(),
