@@ -49,8 +49,7 @@ from fleet.store.sqlite import SqliteBackend
 from fleet.view.merged import Freshness
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from fleet.apiserver.http import Exchange
@@ -63,6 +62,7 @@ log = logging.getLogger(__name__)
 # costs more than anything they could leak.
 _GC_THRESHOLDS = (50_000, 20, 100)
 _TRIM_EVERY_S = 10.0
+_RENEW_EVERY_S = 12 * 3600.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -157,13 +157,17 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         host, port = await server.start(config.address, config.port, tls=context)
         url = url_of(host, port)
         file = KubeconfigFile(
-            config.kubeconfig, url=url, authority=authority.certificate, admin=authority.admin()
+            config.kubeconfig, url=url, authority=authority.certificate, admin=authority.admin
         )
         file.write(member.name for member in members)
 
         async def rewrite(change: Change) -> None:
             if change.kind in ("joined", "left"):
                 await asyncio.to_thread(file.write, [member.name for member in members])
+
+        async def renew() -> None:
+            await asyncio.to_thread(authority.renew, context, names)
+            await asyncio.to_thread(file.write, [member.name for member in members])
 
         stack.callback(members.on_change(rewrite))
         gateway = Gateway(url, config.kubeconfig, members, assembly, server)
@@ -173,7 +177,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
                 group.create_task(controllers.run(), name="controllers")
                 group.create_task(clusters.run(), name="clusters")
                 group.create_task(dispatch.run(), name="dispatch")
-                group.create_task(_renewing(authority, context, names), name="certificates")
+                group.create_task(_renewing(renew), name="certificates")
                 group.create_task(_trimming(), name="memory")
                 log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)
                 ready(gateway)
@@ -224,11 +228,17 @@ def _observer() -> Callable[[Exchange], None]:
     return observe
 
 
-async def _renewing(authority: Authority, context: ssl.SSLContext, names: list[str]) -> None:
-    """Keep the server certificate from expiring under a gateway that runs for years."""
+async def _renewing(
+    renew: Callable[[], Awaitable[None]], *, every_s: float = _RENEW_EVERY_S
+) -> None:
+    """Keep certificates, the server's and the admin's, from expiring under a gateway that runs for
+    years. They are renewed long before their end: a time that fails is made up for by the next."""
     while True:
-        await asyncio.sleep(12 * 3600)
-        await asyncio.to_thread(authority.renew, context, names)
+        await asyncio.sleep(every_s)
+        try:
+            await renew()
+        except Exception:
+            log.exception("certificates could not be renewed; the next try is in %g s", every_s)
 
 
 async def _trimming() -> None:

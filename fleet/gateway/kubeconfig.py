@@ -20,7 +20,7 @@ from fleet.gateway.authority import ADMIN_USER
 from fleet.gateway.state import write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from fleet.gateway.authority import KeyPair
@@ -53,12 +53,13 @@ def url_of(address: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigFile:
-    """Writes the kubeconfig at `path` for a gateway at `url`."""
+    """Writes the kubeconfig at `path` for a gateway at `url`. `admin` gives the client certificate
+    to write, which is another one when the end of the last is near."""
 
     path: Path
     url: str
     authority: bytes
-    admin: KeyPair
+    admin: Callable[[], KeyPair]
 
     def write(self, members: Iterable[str]) -> bool:
         """Bring the file up to date; whether it had to be changed.
@@ -100,9 +101,10 @@ class KubeconfigFile:
         contexts = [
             {"name": name, "context": {"cluster": name, "user": ADMIN_USER}} for name, _ in roots
         ]
+        admin = self.admin()
         user = {
-            "client-certificate-data": _base64(self.admin.certificate),
-            "client-key-data": _base64(self.admin.key),
+            "client-certificate-data": _base64(admin.certificate),
+            "client-key-data": _base64(admin.key),
         }
         return {
             "clusters": clusters,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,7 @@ def file(tmp_path: Path) -> KubeconfigFile:
         tmp_path / "fleet.kubeconfig",
         "https://127.0.0.1:7443",
         b"CA",
-        KeyPair(b"CERTIFICATE", b"KEY"),
+        lambda: KeyPair(b"CERTIFICATE", b"KEY"),
     )
 
 
@@ -101,6 +102,14 @@ def test_a_new_port_moves_every_entry(file: KubeconfigFile) -> None:
     moved.write(["east"])
     assert set(servers(moved)) == {"fleet", "fleet-objects", "east"}
     assert all(":9000" in server for server in servers(moved).values())
+
+
+def test_a_certificate_signed_anew_is_written(file: KubeconfigFile) -> None:
+    file.write(["east"])
+    renewed = replace(file, admin=lambda: KeyPair(b"NEXT", b"KEY"))
+    assert renewed.write(["east"])
+    [user] = read(file)["users"]
+    assert base64.b64decode(user["user"]["client-certificate-data"]) == b"NEXT"
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2", b"- a", b"\xff", b"contexts: 5\nclusters: [x]"])
