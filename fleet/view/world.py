@@ -42,6 +42,7 @@ ALWAYS_ON = (
 READ_THROUGH = frozenset({("", "secrets")})
 UNHEARD = "it has not been heard from since the gateway started"
 IDLE_S = 600.0
+LINGER_S = 5.0  # a watch is read a moment after it was answered
 SWEEP_EVERY_S = 15.0
 
 
@@ -251,7 +252,7 @@ class World:
             if gvr in ALWAYS_ON:
                 continue
             since_s = merged.idle_since()
-            allowed_s = 0.0 if (gvr.group, gvr.resource) in READ_THROUGH else IDLE_S
+            allowed_s = LINGER_S if (gvr.group, gvr.resource) in READ_THROUGH else IDLE_S
             if since_s is not None and now_s - since_s >= allowed_s:
                 del self._merged[gvr]
                 await merged.close()

@@ -14,7 +14,7 @@ from fleet.kube.selectors import FieldSelector
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
-from fleet.view.world import World
+from fleet.view.world import LINGER_S, World
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PODS = GroupVersionResource("", "v1", "pods")
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+SECRETS = GroupVersionResource("", "v1", "secrets")
 HPA_V1 = GroupVersionResource("autoscaling", "v1", "horizontalpodautoscalers")
 HPA_V2 = GroupVersionResource("autoscaling", "v2", "horizontalpodautoscalers")
 POD_METRICS = GroupVersionResource("metrics.k8s.io", "v1beta1", "pods")
@@ -223,3 +224,23 @@ async def test_a_selectable_field_that_becomes_known_later_selects_what_is_there
     found = merged.collection.snapshot().entries()
     assert [e.name for e in found if matches(e.namespace, e.name, e.fields)] == ["after", "before"]
     assert [event.entry.name for event in merged.collection.read(cursor)] == ["after"]
+
+
+async def test_what_is_read_through_is_kept_for_its_watchers_and_a_moment_more() -> None:
+    """The moment is that between the answer to a watch and its first byte."""
+    now_s = 100.0
+    own = discovery.catalogue(rows(SECRETS))
+    sequencer = Sequencer(epoch=1)
+    async with ObjectStore(MemoryBackend(), sequencer) as store:
+        world = World(sequencer=sequencer, store=store, own=lambda: own, clock=lambda: now_s)
+        merged = world.merged(SECRETS)
+        assert merged is not None
+        with merged.reading():
+            now_s += 3600
+            await world.sweep()
+            assert world.running(SECRETS) is merged
+        await world.sweep()
+        assert world.running(SECRETS) is merged
+        now_s += LINGER_S
+        await world.sweep()
+        assert world.running(SECRETS) is None
