@@ -236,7 +236,8 @@ class Reconciler:
             refused |= await self._act(decision, workload, record, seen)
             await self._fold(key, workload, record, seen)
             if not refused:
-                return self._outcome(workload, record, decision)
+                expires_s = await self._expire(key, workload)
+                return self._outcome(workload, record, decision, expires_s)
         return Outcome(again_s=0.0)
 
     def _situation(self, workload: Workload, record: Record, seen: Seen) -> Situation:
@@ -305,8 +306,30 @@ class Reconciler:
         except NotFound:
             return
 
-    def _outcome(self, workload: Workload, record: Record, decision: Decision) -> Outcome:
-        waits = [decision.again_s, _POLL_S.get(record.phase)]
+    async def _expire(self, key: Key, workload: Workload) -> float | None:
+        """Begin the deletion of a Job that has outlived its end; seconds until then otherwise."""
+        ends = workload.expires_at()
+        if ends is None or workload.ask().deleting:
+            return None
+        now = self._now()
+        if now < ends:
+            return ends - now
+
+        def change(obj: Object) -> Object | None:
+            metadata = obj["metadata"]
+            if metadata["uid"] != workload.uid or metadata.get("deletionTimestamp"):
+                return None
+            metadata["deletionTimestamp"] = records.text_of(now)
+            metadata["deletionGracePeriodSeconds"] = 0
+            return obj
+
+        await self._store.rewrite(self._jobs, namespace=key.namespace, name=key.name, change=change)
+        return 0.0
+
+    def _outcome(
+        self, workload: Workload, record: Record, decision: Decision, expires_s: float | None
+    ) -> Outcome:
+        waits = [decision.again_s, expires_s, _POLL_S.get(record.phase)]
         ask = workload.ask()
         wants = record.waiting and not (ask.suspended or ask.deleting)
         return Outcome(

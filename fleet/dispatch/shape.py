@@ -105,10 +105,20 @@ class Workload:
 
     @property
     def finished(self) -> bool:
-        return any(
-            each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
-            for each in (self.obj.get("status") or {}).get("conditions") or ()
-        )
+        return self._end() is not None
+
+    def expires_at(self) -> float | None:
+        """When it is to go after its end, by `ttlSecondsAfterFinished`; None if never, or not
+        yet known."""
+        ttl_s, end = self.spec.get("ttlSecondsAfterFinished"), self._end()
+        ended_at = moment(end.get("lastTransitionTime")) if end is not None else None
+        return None if ttl_s is None or ended_at is None else ended_at + ttl_s
+
+    def _end(self) -> Object | None:
+        for each in (self.obj.get("status") or {}).get("conditions") or ():
+            if each.get("type") in ("Complete", "Failed") and each.get("status") == "True":
+                return dict(each)
+        return None
 
     def ask(self) -> Ask:
         """What decisions need to know of it."""

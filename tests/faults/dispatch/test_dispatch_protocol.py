@@ -147,6 +147,17 @@ async def test_deletion_takes_everything_along(fleet):
     assert fleet.left_over() == []
 
 
+async def test_a_job_goes_with_everything_some_time_after_its_end(fleet):
+    await two_members(fleet)
+    await fleet.run_job(ranks=6, ttlSecondsAfterFinished=30, **{"run-for": 3})
+    await fleet.until(lambda: fleet.condition("Complete"))
+    await fleet.wait(28)
+    assert fleet.job() is not None
+    await fleet.until(lambda: fleet.job() is None)
+    await fleet.settle()
+    assert fleet.left_over() == []
+
+
 async def test_suspending_and_resuming_runs_a_new_generation(fleet):
     await two_members(fleet)
     await fleet.run_job(ranks=6)
