@@ -6,6 +6,7 @@ them there. `rules` fills in defaults and refuses what is wrong, naming every wr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +29,7 @@ Check = Callable[[M, M | None], Sequence[Cause]]
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _STATUS_VERBS = ("get", "patch", "update")
 _HEAD = ("apiVersion", "kind", "metadata")
+_STATUS_FIELD = re.compile(r"status($|[.\[])")
 
 
 def column(name: str, path: str, description: str, **more: Any) -> dict[str, Any]:
@@ -107,6 +109,15 @@ class Kind(Generic[M]):
             return ()
         return tuple(self.check(new, None if old is None else self._readable(old)))
 
+    def status_problems(self, obj: Object) -> tuple[Cause, ...]:
+        """Every wrong field of the status."""
+        try:
+            self._validated(obj, status=True)
+        except ValidationError as error:
+            found = faults.causes(error, self.schema)
+            return tuple(cause for cause in found if _STATUS_FIELD.match(cause.field))
+        return ()
+
     def _readable(self, obj: Object) -> M | None:
         try:
             return self._validated(obj)
@@ -136,6 +147,12 @@ class Rules(Generic[M]):
     def validate(self, obj: Object, old: Object | None) -> None:
         """Raises Invalid with one cause per wrong field."""
         causes = self._kind.problems(obj, old)
+        if causes:
+            raise self._kind.refusal(obj, causes)
+
+    def validate_status(self, obj: Object) -> None:
+        """Raises Invalid with one cause per wrong field of the status."""
+        causes = self._kind.status_problems(obj)
         if causes:
             raise self._kind.refusal(obj, causes)
 

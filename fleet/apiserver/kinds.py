@@ -51,6 +51,9 @@ class Rules(Protocol):
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
         """Raises Invalid naming each wrong field; `old` is None for a create."""
 
+    def validate_status(self, obj: dict[str, Any]) -> None:
+        """Raises Invalid naming each wrong field of the status that was written."""
+
 
 class Kinds:
     """The custom kinds of a kernel, by resource: those it is made with, and those defined later."""

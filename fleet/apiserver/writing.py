@@ -321,8 +321,11 @@ class Writer:
             schema=self._kinds.schema(resource) if custom is not None else None,
             status_subresource=custom.status if custom is not None else True,
         )
-        if custom is not None and custom.rules is not None and not target.subresource:
-            custom.rules.validate(updated, old)
+        if custom is not None and custom.rules is not None:
+            if target.subresource == "status":
+                custom.rules.validate_status(updated)
+            elif not target.subresource:
+                custom.rules.validate(updated, old)
         updated = await self._admit(resource, updated, old, user)
         finished = deletion.is_finished(updated, old)
         if not finished and defaults.is_unchanged(updated, old):

@@ -381,6 +381,12 @@ class Colours:
             name = obj["metadata"]["name"]
             raise Invalid.of(group="example.com", kind="Thing", name=name, causes=[cause])
 
+    def validate_status(self, obj: dict[str, Any]) -> None:
+        if obj["status"].get("ready") is False:
+            cause = Cause("FieldValueInvalid", "Invalid value: false", "status.ready")
+            name = obj["metadata"]["name"]
+            raise Invalid.of(group="example.com", kind="Thing", name=name, causes=[cause])
+
 
 @pytest.fixture
 async def things(harness: ModuleType) -> AsyncIterator[Any]:
@@ -428,6 +434,11 @@ async def test_a_custom_kind_follows_its_schema_and_its_rules(things: Any) -> No
     blind = await things.call("PUT", path + "/t", body)
     assert blind.status == 422
     assert "must be specified for an update" in blind.body["message"]
+    unready = await things.call(
+        "PATCH", path + "/t/status", {"status": {"ready": False}}, content_type=MERGE
+    )
+    assert unready.status == 422
+    assert unready.body["details"]["causes"][0]["field"] == "status.ready"
     status = await things.must(
         "PATCH",
         path + "/t/status",

@@ -155,6 +155,25 @@ async def test_the_status_is_written_beside_the_spec(call):
     }  # fmt: skip
 
 
+async def test_a_status_that_nobody_could_read_is_refused(call):
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
+    placements = f"{ROOT}/namespaces/default/placements"
+    made = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "Placement",
+        "metadata": {"name": "job-train"}, "spec": {"workload": workload},
+    }  # fmt: skip
+    status, made = await call("POST", placements, made)
+    assert status == 201
+    wrong = {"status": {"shards": [{"cluster": "east", "roles": [{"count": "x"}]}], "phase": "On"}}
+    path, merge = f"{placements}/job-train/status", "application/merge-patch+json"
+    status, answer = await call("PATCH", path, wrong, kind=merge)
+    assert status == 422
+    found = {cause["field"] for cause in answer["details"]["causes"]}
+    assert {"status.phase", "status.shards[0].roles[0].count"} <= found
+    status, answer = await call("PATCH", path, {"status": {"phase": "Queued"}}, kind=merge)
+    assert (status, answer["status"]["phase"]) == (200, "Queued")
+
+
 async def test_placements_can_be_found_by_their_workload(call):
     def placement(name, uid):
         workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
