@@ -8,6 +8,7 @@ it in that cluster. Whatever of a shard is seen is told to `follower`, shown or 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from fleet.store.entry import Entry
     from fleet.view.parts import Standing
     from fleet.view.projection import ObjectKey
+
+log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
@@ -56,7 +59,10 @@ class Parts:
     def follow(self, placements: Collection) -> Callable[[], None]:
         """Take in every Placement and its changes; returns what ends that."""
         for entry in placements.snapshot().entries():
-            self._take(entry)
+            try:
+                self._take(entry)
+            except (AttributeError, LookupError, TypeError, ValueError):
+                log.exception("the Placement %s/%s cannot be read, and is left out", *entry.key)
         return placements.follow(self._changed)
 
     def _changed(self, event: Event) -> None:
