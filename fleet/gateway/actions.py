@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fleet.apiserver.bodies import json_response
-from fleet.errors import BadRequest, ConfigError, Conflict, JoinError, MethodNotAllowed
+from fleet.errors import (
+    BadRequest,
+    ConfigError,
+    Conflict,
+    InternalError,
+    JoinError,
+    MethodNotAllowed,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from fleet.kube.wire import Request, Response
@@ -38,6 +46,8 @@ class Join:
             raise BadRequest(str(error)) from error
         except JoinError as error:
             raise _Refused(str(error)) from error
+        except StoreError as error:
+            raise InternalError(f"{name} was not joined, nothing was changed: {error}") from error
         return json_response(
             200, {"name": member.name, "uid": member.uid, "version": member.version}
         )
@@ -57,6 +67,8 @@ class Leave:
             await self._members.leave(name)
         except JoinError as error:
             raise _Refused(str(error)) from error
+        except StoreError as error:
+            raise InternalError(f"{name} is a member still: {error}") from error
         return json_response(200, {"name": name})
 
 
