@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fleet.kube.wire import Request
 
 _CACHE_FOREVER = "public, immutable"
-_GATHERED = ("/api", "/apis")
 
 
 class OpenApi(Protocol):

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 access = logging.getLogger("fleet.access")
 
-LEVELS = ("debug", "info", "warning", "error")
-
 
 def configure(level: str) -> None:
     """Send the log to standard error, from `level` up."""

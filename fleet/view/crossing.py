@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fleet.kube.wire import UserInfo
 
 PREFIX = "fleet:"
-ADMIN = "fleet:admin"
-ADMINS = "fleet:admins"
 AUTHENTICATED = "system:authenticated"
 
 

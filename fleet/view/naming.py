@@ -9,7 +9,6 @@ The labels and annotations that say the same on the objects themselves are liste
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -33,8 +32,6 @@ SHARD_LABEL = "fleet.dev/shard"
 OWNER_REFERENCE_ANNOTATION = "fleet.dev/owner-reference"
 
 UNION = "*"
-MEMBER_NAME_LIMIT = 30
-_MEMBER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LISTED = 10
 
 
@@ -103,18 +100,6 @@ def name_hint(name: str, members: Collection[str]) -> str:
     if not dot or not head or tail in members or not _close(tail, members):
         return ""
     return f"({_no_such_member(head, tail, members)})"
-
-
-def member_name_problem(name: str) -> str:
-    """Why a member cannot be called `name`; "" when it can."""
-    if not _MEMBER_NAME.fullmatch(name):
-        return (
-            f'a member\'s name is a DNS label, and "{name}" is none: lower case letters, digits '
-            "and '-', beginning and ending with a letter or digit"
-        )
-    if len(name) > MEMBER_NAME_LIMIT:
-        return f'"{name}" has {len(name)} characters; a member\'s name has {MEMBER_NAME_LIMIT}'
-    return ""
 
 
 def _close(member: str, members: Collection[str]) -> list[str]:

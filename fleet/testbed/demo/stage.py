@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fleet.testbed.demo.telling import Teller
 
 LEASE_S = 15.0
-PORT = 7443
 
 
 @dataclass(frozen=True, slots=True)
