@@ -93,7 +93,12 @@ class Kubectl:
         return other
 
     def run(
-        self, *arguments: str, stdin: str = "", timeout_s: float = 40, editor: str = "false"
+        self,
+        *arguments: str,
+        stdin: str = "",
+        timeout_s: float = 40,
+        editor: str = "false",
+        applyset: bool = False,
     ) -> Ended:
         done = subprocess.run(
             self._argv(arguments),
@@ -102,7 +107,8 @@ class Kubectl:
             text=True,
             timeout=timeout_s,
             check=False,
-            env=self._environment | {"KUBE_EDITOR": editor},
+            env=self._environment
+            | {"KUBE_EDITOR": editor, "KUBECTL_APPLYSET": str(applyset).lower()},
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 

@@ -45,6 +45,14 @@ def test_what_the_caller_may_do_is_asked_of_whoever_decides(kubectl: Any, paymen
     assert answer["spec"]["resourceAttributes"]["namespace"] == f"{payments}.east"
 
 
+def test_nobody_acts_as_somebody_else(kubectl: Any, payments: str) -> None:
+    for namespace in (payments, f"{payments}.east"):
+        kubectl("get", "pods", "-n", namespace)  # kubectl words no refusal of its discovery
+        err = kubectl.refused("get", "pods", "-n", namespace, "--as", "jane")
+        assert "(Forbidden)" in err
+        assert "--as" in err
+
+
 def test_what_is_served_is_what_any_member_serves(kubectl: Any) -> None:
     def rows(client: Any) -> set[str]:
         """Names, short names, versions, scopes, kinds, verbs and categories."""

@@ -77,6 +77,16 @@ def test_objects_of_the_cluster_go_to_the_member_they_name(kubectl: Any) -> None
     assert there.run("get", "clusterrole", name).code == 1
 
 
+def test_a_namespace_of_a_member_goes_with_all_that_is_in_it(kubectl: Any) -> None:
+    name = f"going-{kubectl.version.replace('.', '-')}"
+    kubectl("create", "namespace", f"{name}.east")
+    kubectl("create", "cm", "inside", "-n", f"{name}.east")
+    kubectl("delete", "namespace", f"{name}.east", "--timeout=30s")
+    assert kubectl.at("east").run("get", "ns", name).code == 1
+    assert kubectl("get", "cm", "-n", f"{name}.east", "-o", "name") == ""
+    assert "not found" in kubectl.refused("get", "ns", f"{name}.east")
+
+
 def test_run_a_pod(kubectl: Any, space: str) -> None:
     where = ("-n", f"{space}.west")
     image = "--image=registry.example/a:1"

@@ -197,6 +197,16 @@ def test_prune_in_a_members_namespace_takes_that_members_objects_alone(
     assert names == ["configmap/dropped", "configmap/kept"]
 
 
+def test_a_set_of_applied_objects_is_pruned_by_its_parent(kubectl: Any, space: str) -> None:
+    where = ("-n", f"{space}.west", "--prune", "--applyset=configmap/set")
+    two = config("in-1", "1") + "---" + config("in-2", "1")
+    out = kubectl.run("apply", "-f", "-", *where, stdin=two, applyset=True)
+    assert out.out.splitlines() == ["configmap/in-1 created", "configmap/in-2 created"], out
+    out = kubectl.run("apply", "-f", "-", *where, stdin=config("in-1", "1"), applyset=True)
+    assert out.out.splitlines() == ["configmap/in-1 unchanged", "configmap/in-2 pruned"], out
+    assert kubectl.at("west").run("get", "cm", "in-2", "-n", space).code == 1
+
+
 def test_scale_set_and_expose(kubectl: Any, space: str) -> None:
     where = ("-n", f"{space}.east")
     there = kubectl.at("east")

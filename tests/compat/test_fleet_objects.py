@@ -172,6 +172,14 @@ def test_a_new_namespace_is_furnished(kubectl: Any) -> None:
     assert "not found" in kubectl.refused("get", "namespace", name)
 
 
+def test_server_side_apply_is_refused_with_what_is_accepted(kubectl: Any, space: str) -> None:
+    """The fleet's own objects take the three other patch types; a member's take all four."""
+    manifest = config("served", "1")
+    err = kubectl.refused("apply", "--server-side", "-f", "-", "-n", space, stdin=manifest)
+    assert "accepted media types include: application/json-patch+json" in err
+    assert kubectl.apply(manifest, "-n", space) == "configmap/served created\n"
+
+
 def test_a_name_of_the_fleets_may_not_end_like_a_members(kubectl: Any) -> None:
     err = kubectl.refused("create", "namespace", "plain.nowhere")
     assert "nowhere" in err

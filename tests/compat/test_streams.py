@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,6 +122,26 @@ def test_attach_shows_what_the_container_writes(
             log.write_bytes(before)
 
 
+def test_what_a_client_abandons_ends_in_the_gateway(
+    kubectl: Any, payments: str, pods: dict[str, str]
+) -> None:
+    """rancher#21324, kubectl#1163: nothing of a stream stays when its client is gone."""
+    where = ("-n", f"{payments}.east")
+    running = [
+        ("logs", "-f", pods["east"], *where),
+        ("attach", pods["east"], *where),
+        ("exec", pods["east"], *where, "--", "sleep", "600"),
+        ("port-forward", pods["east"], *where, ":8080"),
+        ("get", "pods", "-A", "-w"),
+        ("events", "-A", "-w"),
+    ]
+    with ExitStack() as stack:
+        for command in running:
+            stack.enter_context(kubectl.running(*command))
+        kubectl.until(lambda: _open_streams(kubectl) >= len(running))
+    kubectl.until(lambda: _open_streams(kubectl) == 0)
+
+
 def test_a_union_has_no_streams(kubectl: Any, payments: str, pods: dict[str, str]) -> None:
     err = kubectl.refused("logs", pods["east"], "-n", f"{payments}.*")
     assert "union of namespaces" in err
@@ -130,3 +151,10 @@ def test_a_union_has_no_streams(kubectl: Any, payments: str, pods: dict[str, str
 def _write(log: Path) -> None:
     with log.open("a") as file:
         file.write("2026-01-01T00:00:09.000000000Z stdout F just now\n")
+
+
+def _open_streams(kubectl: Any) -> float:
+    text = kubectl("get", "--raw", "/metrics")
+    found = re.search(r"^fleet_long_running_requests (\S+)$", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
