@@ -58,10 +58,11 @@ class Bars:
         ]
         return min(left, default=None)
 
-    def changed(self, cluster: str) -> None:
-        """There is room or other rules in the cluster: it may be tried again."""
+    def changed(self, cluster: str, *, by: str = "") -> None:
+        """There is room or other rules in the cluster: it may be tried again. What a workload
+        (`by`, its UID) let go of itself is no news to it."""
         for key, bar in self._bars.items():
-            if key[1] == cluster and bar.up:
+            if key[1] == cluster and key[0] != by and bar.up:
                 self._bars[key] = _Bar(bar.why, bar.until, bar.failures, up=False)
 
     def forget(self, uid: str) -> None:

@@ -259,7 +259,7 @@ class Dispatch:
         """A pod of a member that lets go of its node makes room."""
         entry = event.entry
         if entry.member and (event.deleted or _has_ended(event)):
-            self._bars.changed(entry.member)
+            self._bars.changed(entry.member, by=entry.labels.get(WORKLOAD_UID_LABEL, ""))
             self._waiting.changed()
 
     def _node_changed(self, event: Event) -> None:

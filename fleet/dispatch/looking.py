@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from fleet.dispatch.record import Debt, Record, Shard
     from fleet.dispatch.remote import Remote
     from fleet.dispatch.shape import Workload
+    from fleet.dispatch.sight import JobView
 
 JOBS: Final = GroupVersionResource("batch", "v1", "jobs")
 PODS: Final = GroupVersionResource("", "v1", "pods")
+EVENTS: Final = GroupVersionResource("", "v1", "events")
 
 
 class Departures(Protocol):
@@ -89,9 +91,12 @@ class Looker:
         assert remote is not None  # it answered
         try:
             pods = await self._pods(remote, workload, name, offset=shard.first)
+            trouble = ""
+            if shard.to_come and len(pods) < shard.count:
+                trouble = await self._trouble(remote, workload.namespace, sight.job)
         except (ApiError, TransportError) as error:
             return replace(sight, reached=False, why=str(error))
-        return replace(sight, pods=pods)
+        return replace(sight, pods=pods, trouble=trouble)
 
     async def _debt(self, workload: Workload, record: Record, debt: Debt) -> Sight:
         return await self._job(workload, record, debt.cluster, debt.shard)
@@ -116,6 +121,13 @@ class Looker:
         sight = replace(sight, job=job_view(obj))
         self._leases.seen(key, sight.left_s())
         return replace(sight, leased_until=self._leases.until(key, lease_s=record.lease_s))
+
+    async def _trouble(self, remote: Remote, namespace: str, job: JobView) -> str:
+        """The last thing that kept the Job from making a pod, "" where nothing did."""
+        selector = f"involvedObject.uid={job.uid},type=Warning"
+        events = await remote.list(EVENTS, namespace, fields=selector)
+        latest = max(events, key=lambda event: event.get("lastTimestamp") or "", default={})
+        return str(latest.get("message") or "")
 
     async def _pods(
         self, remote: Remote, workload: Workload, name: str, *, offset: int

@@ -86,7 +86,7 @@ class Sight:
     time then, in seconds since the epoch. `job` is None where there is none of that name;
     `unfinished` then says that it was seen to go without having finished. `foreign` is set where
     the name is somebody else's. `leased_until` is when the shard ends by itself at the latest,
-    by our clock.
+    by our clock. `trouble` is why the member cannot make the shard's pods.
     """
 
     cluster: str
@@ -96,6 +96,7 @@ class Sight:
     clock: float = 0.0
     job: JobView | None = None
     pods: tuple[PodView, ...] = ()
+    trouble: str = ""
     foreign: str = ""
     unfinished: bool = False
     refused: Refused | None = None
@@ -127,9 +128,9 @@ class Sight:
         return len(ranks) + sum(pod.rank is None for pod in pods)
 
     def unbound_because(self) -> str:
-        """The first reason the member gives for a pod that is on no node."""
+        """The first reason the member gives for a pod that is on no node, or is not made."""
         messages = sorted({pod.message for pod in self.pods if not pod.bound and pod.message})
-        return messages[0] if messages else ""
+        return messages[0] if messages else self.trouble
 
 
 def is_ours(obj: Mapping[str, Any], *, fleet: str, workload_uid: str, shard: str) -> bool:

@@ -1,0 +1,262 @@
+"""One gang over two real control planes: held in both, committed once, or not at all.
+
+kwok honours the gate: a pod whose ConfigMap is missing is bound and does not start.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from fleet.testbed.local import LocalCluster
+
+pytestmark = pytest.mark.controlplane
+
+RANKS = 12  # eight fit in each member
+PLACEMENTS = "/apis/fleet.dev/v1alpha1/namespaces/{}/placements/job-train"
+
+
+class Stage:
+    """A gateway of its own over both members, a namespace that is the test's, and a policy."""
+
+    def __init__(self, gateway: Any, namespace: str, members: dict[str, Any]) -> None:
+        self.gateway = gateway
+        self.namespace = namespace
+        self.members = members
+        self.door = gateway.door()
+
+    # -- at the gateway
+
+    def submit(self, ranks: int = RANKS, *, run_for: str = "forever", **spec: Any) -> None:
+        container = {
+            "name": "main", "image": "any", "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        }  # fmt: skip
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "train"},
+            "spec": {
+                "completions": ranks,
+                "parallelism": ranks,
+                "completionMode": "Indexed",
+                "template": {
+                    "metadata": {"annotations": {"testbed.fleet.dev/run-for": run_for}},
+                    "spec": {"restartPolicy": "Never", "containers": [container]},
+                },
+                **spec,
+            },
+        }
+        self.door.post(f"/apis/batch/v1/namespaces/{self.namespace}/jobs", job)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.door.get(
+            f"/apis/batch/v1/namespaces/{self.namespace}/jobs/train"
+        )
+        return found
+
+    def condition(self, kind: str) -> dict[str, Any] | None:
+        conditions = self.job["status"].get("conditions") or ()
+        return next((c for c in conditions if c["type"] == kind), None)
+
+    @property
+    def placement(self) -> dict[str, Any]:
+        answer = self.door.request("GET", PLACEMENTS.format(self.namespace))
+        return (answer.json.get("status") or {}) if answer.status == 200 else {}
+
+    @property
+    def phase(self) -> str:
+        return str(self.placement.get("phase", ""))
+
+    def pods(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.door.get(f"/api/v1/namespaces/{self.namespace}/pods")[
+            "items"
+        ]
+        return found
+
+    # -- in a member, past the gateway
+
+    def bound(self, member: str) -> list[dict[str, Any]]:
+        answer = self.members[member].get(f"/api/v1/namespaces/{self.namespace}/pods")
+        return [pod for pod in answer["items"] if pod["spec"].get("nodeName")]
+
+    def named(self, member: str) -> set[str]:
+        """The host names that resolve in a member."""
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices"
+        slices = self.members[member].get(path)["items"]
+        return {each["hostname"] for piece in slices for each in piece["endpoints"] or ()}
+
+    def verdict(self, member: str) -> str:
+        """Why a member is used or not."""
+        verdicts = {each["name"]: each for each in self.placement.get("clusters") or ()}
+        return str(verdicts.get(member, {}).get("message", ""))
+
+    def tighten(self) -> None:
+        """West takes one pod of the namespace, which no planner can know."""
+        west, quota = self.members["west"], {"spec": {"hard": {"pods": "1"}}}
+        accept = {"name": self.namespace, "labels": {"fleet.dev/accept": "true"}}
+        west.post("/api/v1/namespaces", {"metadata": accept})
+        path = f"/api/v1/namespaces/{self.namespace}/resourcequotas"
+        west.post(path, {"metadata": {"name": "tight"}, **quota})
+
+    def started(self) -> list[str]:
+        return [
+            pod["metadata"]["name"]
+            for member in self.members
+            for pod in self.bound(member)
+            if pod["status"].get("phase") != "Pending"
+        ]
+
+    # -- waiting
+
+    def until(self, condition: Callable[[], Any], *, within_s: float = 30) -> Any:
+        """What `condition` gives once it is true."""
+        deadline = time.monotonic() + within_s
+        while not (found := condition()):
+            assert time.monotonic() < deadline, (self.placement, self.job.get("status"))
+            time.sleep(0.05)
+        return found
+
+
+class OnStage(Protocol):
+    def __call__(self, **config: float) -> AbstractContextManager[Stage]: ...
+
+
+@pytest.fixture
+def on_stage(
+    fleet: Any, east: LocalCluster, west: LocalCluster, door_to: Any, tmp_path: Path
+) -> OnStage:
+    """`with on_stage(holdSeconds=3) as stage`: with these settings of the gateway."""
+    clusters = {"east": east, "west": west}
+    doors = {name: door_to(member) for name, member in clusters.items()}
+
+    @contextmanager
+    def staged(**config: float) -> Iterator[Stage]:
+        gateway = type(fleet)(tmp_path)
+        settings = tmp_path / ".config" / "fleet" / "config.yaml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("".join(f"{key}: {value}\n" for key, value in config.items()))
+        gateway.start()
+        stage = Stage(gateway, f"gang-{time.time_ns():x}", doors)
+        try:
+            for name, member in clusters.items():
+                gateway.join(name, member)
+                networks = {"spec": {"networks": {"parameterPlane": "roce-1"}}}
+                stage.door.patch(f"/apis/fleet.dev/v1alpha1/clusters/{name}", networks)
+            stage.door.post("/api/v1/namespaces", {"metadata": {"name": stage.namespace}})
+            policy = {
+                "apiVersion": "fleet.dev/v1alpha1",
+                "kind": "PlacementPolicy",
+                "metadata": {"name": "split"},
+                "spec": {"mode": "Split", "workloads": {}},
+            }
+            path = f"/apis/fleet.dev/v1alpha1/namespaces/{stage.namespace}/placementpolicies"
+            stage.door.post(path, policy)
+            yield stage
+        finally:
+            gateway.stop()
+            for door in doors.values():
+                _forget(door, stage.namespace)
+        assert not gateway.faults()
+
+    return staged
+
+
+def _forget(member: Any, namespace: str) -> None:
+    """Leave the member as it was found."""
+    policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmission"
+    for path in (
+        f"/api/v1/namespaces/{namespace}",
+        "/apis/scheduling.k8s.io/v1/priorityclasses/fleet-hold",
+        f"{policies}policybindings/fleet-global-index",
+        f"{policies}policies/fleet-global-index",
+    ):
+        assert member.request("DELETE", path).status in (200, 404)
+
+
+def test_a_gang_is_held_in_both_members_and_then_runs(on_stage, kubectl):
+    with on_stage() as stage:
+        # West takes one pod at first: the gang is not whole, so nothing of it may start.
+        stage.tighten()
+        stage.submit(run_for="4s")
+        stage.until(lambda: len(stage.bound("east")) == 8 and len(stage.bound("west")) == 1)
+        assert stage.phase == "Holding"
+        assert stage.started() == []
+
+        stage.door.delete(f"/api/v1/namespaces/{stage.namespace}.west/resourcequotas/tight")
+        stage.until(lambda: stage.phase == "Running")
+        pods = stage.pods()
+        ranks = {int(pod["metadata"]["annotations"]["fleet.dev/global-index"]) for pod in pods}
+        assert ranks == set(range(RANKS))
+        assert {pod["spec"]["hostname"] for pod in pods} == {f"train-{n}" for n in range(RANKS)}
+        assert {pod["metadata"]["labels"]["fleet.dev/cluster"] for pod in pods} == {"east", "west"}
+        everybody = {f"train-{n}" for n in range(RANKS)}
+        stage.until(lambda: stage.named("west") == everybody == stage.named("east"))
+
+        run = kubectl()
+        last = next(
+            pod["metadata"]["name"] for pod in pods if pod["spec"]["hostname"] == "train-11"
+        )
+        code, out, err = run(stage.gateway.kubeconfig, "-n", stage.namespace, "logs", last)
+        assert (code, err) == (0, "") and out
+        code, out, err = run(stage.gateway.kubeconfig, "-n", stage.namespace, "logs", "job/train")
+        assert code == 0, err
+
+        stage.until(lambda: stage.condition("Complete"))
+        assert stage.job["status"]["succeeded"] == RANKS
+        assert stage.job["status"]["completedIndexes"] == f"0-{RANKS - 1}"
+        code, out, err = run(
+            stage.gateway.kubeconfig, "-n", stage.namespace, "delete", "job", "train", "--wait"
+        )
+        assert code == 0, err
+        for member in stage.members:
+            assert stage.bound(member) == []
+
+
+def test_with_one_member_too_small_nothing_starts_and_all_is_released(on_stage):
+    with on_stage(holdSeconds=3) as stage:
+        stage.tighten()
+        stage.submit()
+        stage.until(lambda: len(stage.bound("east")) == 8)
+        stage.until(lambda: stage.phase == "Queued")
+        stage.until(lambda: not stage.bound("east") and not stage.bound("west"))
+        assert stage.started() == []
+        told = stage.until(lambda: stage.condition("fleet.dev/Placed"))
+        assert told["status"] == "False"
+        told = "put 1 of 4 pods on nodes in 3 s"
+        stage.until(lambda: told in stage.verdict("west"))
+        assert "exceeded quota" in stage.verdict("west")
+        events = stage.door.get(f"/api/v1/namespaces/{stage.namespace}/events")["items"]
+        assert any("not all parts could be held" in event["message"] for event in events)
+
+
+def test_a_gang_that_fits_on_no_plane_touches_no_member(on_stage):
+    with on_stage() as stage:
+        stage.submit(ranks=20)
+        told = "roce-1 has 16 free, needs 20"
+        stage.until(lambda: told in (stage.condition("fleet.dev/Placed") or {}).get("message", ""))
+        for member in stage.members.values():
+            found = member.get("/api/v1/namespaces")["items"]
+            assert stage.namespace not in [each["metadata"]["name"] for each in found]
+
+
+def test_a_gateway_killed_while_holding_leaves_nothing_held(on_stage):
+    with on_stage(leaseSeconds=5) as stage:
+        stage.tighten()
+        stage.submit()
+        stage.until(lambda: len(stage.bound("east")) == 8 and len(stage.bound("west")) == 1)
+        stage.gateway._process.send(signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while stage.bound("east") or stage.bound("west"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert stage.started() == []
