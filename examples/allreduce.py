@@ -2,7 +2,8 @@
 
 Every rank contributes its own number; afterwards every rank holds the sum, checks it and says so.
 Ranks find each other through rank 0. All it reads is what any launcher gives: RANK, WORLD_SIZE,
-MASTER_ADDR, MASTER_PORT, and POD_IP for the address to be reached at. Standard library only.
+MASTER_ADDR, MASTER_PORT, and POD_IP for the address to be reached at; where the name of rank 0 is
+nobody's, FLEET_PEERS_FILE has its address. Standard library only.
 
     python allreduce.py [--elements N] [--steps N] [--sleep SECONDS]
 """
@@ -16,6 +17,10 @@ import os
 import socket
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONNECT_S = 60.0
 
@@ -26,12 +31,12 @@ def listen(address: str, port: int = 0) -> socket.socket:
     return server
 
 
-def connect(address: str, port: int) -> socket.socket:
+def connect(where: Callable[[], tuple[str, int]]) -> socket.socket:
     """Connect, trying again until the other side listens: ranks start in any order."""
     deadline_s = time.monotonic() + CONNECT_S
     while True:
         try:
-            return socket.create_connection((address, port), timeout=CONNECT_S)
+            return socket.create_connection(where(), timeout=CONNECT_S)
         except OSError:
             if time.monotonic() > deadline_s:
                 raise
@@ -49,18 +54,32 @@ def receive(sock: socket.socket, size: int) -> bytes:
     return b"".join(parts)
 
 
+def master() -> tuple[str, int]:
+    """Where rank 0 is, by its name or, where that does not resolve, by the file of all ranks."""
+    name, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        socket.getaddrinfo(name, port)
+    except socket.gaierror:
+        path = os.environ.get("FLEET_PEERS_FILE")
+        if path is None:
+            raise
+        with open(path, encoding="utf-8") as file:
+            ranks = json.load(file)["ranks"]
+        return next(each["address"] for each in ranks if each["rank"] == 0) or name, port
+    return name, port
+
+
 def rendezvous(rank: int, world: int, own: tuple[str, int]) -> list[tuple[str, int]]:
     """Everybody's address, by rank: rank 0 collects them and tells all."""
-    master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     if rank:
-        with connect(*master) as sock:
+        with connect(master) as sock:
             lines = sock.makefile("rw")
             lines.write(json.dumps([rank, *own]) + "\n")
             lines.flush()
             return [tuple(peer) for peer in json.loads(lines.readline())]
     peers: list[tuple[str, int]] = [("", 0)] * world
     peers[0] = own
-    with listen(own[0], master[1]) as server:
+    with listen(own[0], int(os.environ["MASTER_PORT"])) as server:
         files = []
         while len(files) < world - 1:
             sock, _ = server.accept()
@@ -109,7 +128,7 @@ def main() -> None:
     print(f"rank {rank} of {world} in {cluster} at {address}", flush=True)
     with listen(address) as server:
         peers = rendezvous(rank, world, (address, server.getsockname()[1]))
-        right = connect(*peers[(rank + 1) % world])
+        right = connect(lambda: peers[(rank + 1) % world])
         left, _ = server.accept()
     expected = world * (world - 1) / 2
     for step in range(options.steps):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -16,11 +17,12 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def ranks(world: int, *arguments: str) -> list[subprocess.CompletedProcess[str]]:
+def ranks(world: int, *arguments: str, **variables: str) -> list[subprocess.CompletedProcess[str]]:
     environment = os.environ | {
         "WORLD_SIZE": str(world),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
+        **variables,
     }
     started = [
         subprocess.Popen(
@@ -49,3 +51,13 @@ def test_a_single_rank_needs_nobody() -> None:
     (done,) = ranks(1)
     assert done.returncode == 0
     assert "sum of ranks over 1 processes: 0" in done.stdout
+
+
+def test_rank_0_is_found_by_the_file_of_peers_where_its_name_is_nobodys(tmp_path: Path) -> None:
+    peers = [{"rank": rank, "host": f"train-{rank}", "address": ""} for rank in range(3)]
+    peers[0]["address"] = "127.0.0.1"
+    file = tmp_path / "peers.json"
+    file.write_text(json.dumps({"job": "train", "ranks": peers}))
+    for done in ranks(3, MASTER_ADDR="train-0.invalid", FLEET_PEERS_FILE=str(file)):
+        assert done.returncode == 0, done.stderr
+        assert "sum of ranks over 3 processes: 3" in done.stdout
