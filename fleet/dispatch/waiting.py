@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _SETTLE_S: Final = 0.1  # news comes in crowds
+_AFTER_FAULT_S: Final = 60.0
 
 
 class Waiting:
@@ -88,7 +89,11 @@ class Waiting:
                 pass
             await asyncio.sleep(_SETTLE_S)
             self._news.clear()
-            again_s = await self.round()
+            try:
+                again_s = await self.round()
+            except Exception:
+                log.exception("nothing could be planned")
+                again_s = _AFTER_FAULT_S
 
     async def round(self) -> float | None:
         """Ask about every workload that waits. Returns when to ask again at the latest."""
@@ -103,7 +108,7 @@ class Waiting:
                 wait_s = 10.0
             except Exception:
                 log.exception("%s: no plan could be made", key)
-                wait_s = 60.0
+                wait_s = _AFTER_FAULT_S
             if wait_s is not None:
                 waits.append(wait_s)
         return min(waits, default=None)

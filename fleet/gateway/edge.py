@@ -19,6 +19,7 @@ import orjson
 from fleet.errors import Forbidden, MethodNotAllowed, NotFound, Unauthorized
 from fleet.gateway import metrics, version
 from fleet.gateway.authentication import is_public
+from fleet.gateway.authority import ADMIN_GROUP
 from fleet.gateway.routes import MEMBER, OBJECTS, route_of
 from fleet.kube.wire import ANONYMOUS, Handler, Request, Response
 
@@ -68,6 +69,11 @@ class Edge:
         if self._health.owns(path):
             _only_reading(request)
             return await self._health.handle(request)
+        if not is_public(path) and ADMIN_GROUP not in request.user.groups:
+            raise Forbidden(
+                f"{request.user.name} is not in {ADMIN_GROUP}, and the gateway knows no rights but "
+                "those of its administrators"
+            )
         if any(name.startswith("impersonate-") for name in request.headers):
             raise Forbidden(
                 f"{request.user.name} may not impersonate anybody: the gateway does not take "

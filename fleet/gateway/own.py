@@ -125,6 +125,10 @@ class Reviews:
         return bodies.json_response(201, review)
 
 
+# Of these, members' objects appear in the fleet's namespaces as NAME.MEMBER.
+_PARTS = frozenset({"pods", "events", "endpointslices.discovery.k8s.io"})
+
+
 class NotAMembers:
     """Refuses a fleet object whose name says that it is a member's: the merged view would take it
     for one, and never show it."""
@@ -139,9 +143,11 @@ class NotAMembers:
     async def admit(
         self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, user: UserInfo
     ) -> dict[str, Any]:
-        """Raises Invalid for a new cluster-scoped object that is named so."""
+        """Raises Invalid for a new object that is named so and would be taken for a member's: a
+        cluster-scoped one, or one of a kind whose members' objects appear in plain namespaces."""
         name = obj["metadata"]["name"]
-        if old is None and not resource.namespaced and self.named(resource, name):
+        confusable = not resource.namespaced or resource.gvr.group_resource in _PARTS
+        if old is None and confusable and self.named(resource, name):
             member = name.rpartition(".")[2]
             why = (
                 f'"{name}" names an object of member {member}: create it there (context fleet or '

@@ -171,9 +171,11 @@ class Placing:
         try:
             policy = select(job, self._policies()).policy
             demand = demand_of(job, policy.spec, priorities=self._priorities())
+            return record.plan_of(placement, demand)
         except Invalid:
-            return None  # its policy went: it was refused, or its pods are seen soon
-        return record.plan_of(placement, demand)
+            # its policy went: it was refused, or its pods are seen soon; or its record is of an
+            # older form, which must not be the fault of whoever asks
+            return None
 
     def _policies(self) -> list[Policy]:
         return [policy_of(obj) for obj in self._objects(PLACEMENT_POLICY.resource)]

@@ -14,6 +14,7 @@ theirs waits for its revision (`reached`).
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from fleet.errors import ApiError, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
 
 _NEVER_S = float("-inf")
 
@@ -140,6 +143,9 @@ class Freshness:
             except (ApiError, TransportError) as error:
                 if self.last_contact_s < sent_s:
                     self.failure = str(error) or type(error).__name__
+            except Exception as error:
+                log.exception("a probe failed")
+                self.failure = f"{type(error).__name__}: {error}"
             else:
                 self.last_contact_s = max(self.last_contact_s, sent_s)
                 self.failure = ""

@@ -79,9 +79,11 @@ async def _first(publishers: Iterable[Publisher], path: str) -> bytes | None:
     """The document from whichever of the equal sources answers."""
     for publisher in publishers:
         try:
-            return await publisher.document(path)
+            document = await publisher.document(path)
         except (ApiError, TransportError):
             continue
+        if document is not None:
+            return document
     return None
 
 

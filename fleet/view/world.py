@@ -9,6 +9,7 @@ kept unless somebody watches them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from fleet.store.sequencer import Sequencer
     from fleet.view.merged import Watching
     from fleet.view.parts import Shards
+
+log = logging.getLogger(__name__)
 
 ALWAYS_ON = (
     GroupVersionResource("", "v1", "pods"),
@@ -243,7 +246,10 @@ class World:
         """Stop merged resources that nobody reads, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
-            await self.sweep()
+            try:
+                await self.sweep()
+            except Exception:
+                log.exception("idle resources could not be stopped")
 
     async def sweep(self) -> None:
         """Stop what has been idle for long enough."""

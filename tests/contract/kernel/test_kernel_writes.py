@@ -170,7 +170,14 @@ async def test_a_fleet_object_is_not_named_like_a_members(
             assert "names an object of member east" in answer.body["message"]
             put = await api.call("PUT", f"{roles}/{name}", {"metadata": {"name": name}})
             assert put.status == 422
-        # in a namespace there is nothing to be mistaken
+        # parts of fleet workloads appear in the fleet's namespaces under such names
+        pod = {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }
+        created = await api.call("POST", "/api/v1/namespaces/default/pods", pod)
+        assert (created.status == 201) is fine
+        # of other kinds there is nothing to be mistaken in a namespace
         assert (await api.call("POST", MAPS, {"metadata": {"name": name}})).status == 201
 
 

@@ -75,6 +75,13 @@ async def test_paths_lead_to_roots(path: str, answer: str) -> None:
     assert (await edge().handle(request(path))).body == answer.encode()
 
 
+@pytest.mark.parametrize("path", ["/api/v1/pods", "/fleet/join", "/clusters/east/api", "/metrics"])
+async def test_nobody_but_an_administrator_is_let_through(path: str) -> None:
+    jane = UserInfo("jane", ("dev", "system:authenticated"))
+    with pytest.raises(Forbidden, match="jane is not in fleet:admins"):
+        await edge().handle(request(path, user=jane))
+
+
 @pytest.mark.parametrize("path", ["/version", "/fleet/version"])
 async def test_the_version_is_the_gateways(path: str) -> None:
     document = orjson.loads((await edge().handle(request(path))).body)  # type: ignore[arg-type]
