@@ -319,8 +319,12 @@ def watch_response(
     scope: Scope,
     rng: random.Random,
     held: AbstractContextManager[None] | None = None,
+    since: Sequence[Event] | None = None,
 ) -> Response:
     """A stream of events from the revision asked for; `held` is entered while it is read.
+
+    `since` are the changes from that revision to the present one, where somebody else than the
+    collection's ring knows them.
 
     What is known to be wrong is raised before the first byte: Expired, RevisionTooLarge. Later a
     watcher that falls behind the ring gets an ERROR event with 410.
@@ -332,13 +336,16 @@ def watch_response(
     if options.send_initial_events:
         initial = scope.snapshot(collection.snapshot())
         cursor = collection.cursor(current)
+    elif since is not None:
+        cursor = collection.cursor(current)
     else:
         cursor = collection.cursor(options.revision or current)
     timeout_s = options.timeout_s
     if timeout_s is None:
         timeout_s = WATCH_AT_LEAST_S * (1 + rng.random())
     watch = _Watch(collection, cursor, options, rendering, scope)
-    return Response(200, _JSON, watch.stream(initial, timeout_s, held or nullcontext()))
+    stream = watch.stream(initial, since or (), timeout_s, held or nullcontext())
+    return Response(200, _JSON, stream)
 
 
 class _Watch:
@@ -360,7 +367,11 @@ class _Watch:
         self._test = scope.predicate(collection.resource, options.label, options.field)
 
     async def stream(
-        self, initial: Snapshot | None, timeout_s: float, held: AbstractContextManager[None]
+        self,
+        initial: Snapshot | None,
+        since: Sequence[Event],
+        timeout_s: float,
+        held: AbstractContextManager[None],
     ) -> AsyncIterator[bytes]:
         with held:
             loop = asyncio.get_running_loop()
@@ -379,6 +390,9 @@ class _Watch:
                         yield b"".join(frames)
                 if self._options.send_initial_events and self._options.bookmarks:
                     yield self._bookmark(initial.revision, initial_end=True)
+            missed = b"".join(map(self._event, since))
+            if missed:
+                yield missed
             while True:
                 try:
                     events = self._collection.read(self._cursor)

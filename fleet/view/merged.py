@@ -140,6 +140,11 @@ class Merged:
             self._readers -= 1
             self.last_read_s = self._clock()
 
+    def knows(self, member: str) -> bool:
+        """Whether the member's part is in; "" is the fleet's own."""
+        source = self.sources.get(member)
+        return not member or (source is not None and source.watching.synced.is_set())
+
     def idle_since(self) -> float | None:
         """Clock time since when nobody reads it; None while somebody does."""
         return None if self._readers else self.last_read_s

@@ -25,6 +25,7 @@ from fleet.members import calls
 from fleet.store.collection import Collection
 from fleet.store.entry import Entry
 from fleet.view import crossing, naming
+from fleet.view.recollections import Recollections
 from fleet.view.selectors import for_member, unproject_label_selector
 from fleet.view.world import READ_THROUGH, UNHEARD
 
@@ -79,6 +80,7 @@ class Reads:
             plain_groups=frozenset({FLEET_GROUP}),
         )
         self._rng = rng
+        self._recollections = Recollections(clock=world.clock)
 
     async def list_objects(self, read: Read) -> Response:
         """Raises Expired, RevisionTooLarge, BadRequest, NotFound; Unavailable where a member that
@@ -93,6 +95,11 @@ class Reads:
             # in one piece: a token could not find this moment again
             options = replace(options, limit=0)
             collection, warnings = await self._gathered(read, complete=complete)
+            if "watch" in resource.verbs:
+                listed = collection.snapshot()
+                self._recollections.keep(
+                    resource.gvr, listed.revision, listed.entries(), scope=read.scope
+                )
         else:
             with merged.reading():
                 recent = not options.revision_given and not options.continue_
@@ -121,13 +128,24 @@ class Reads:
         with merged.reading():
             recent = options.revision == 0 and not options.revision_given
             warnings = await merged.settle(self._freshness, recent=recent, members=read.members)
+            collection = merged.collection
+            since = None
+            if 0 < options.revision < collection.floor:
+                since = self._recollections.changes(
+                    resource.gvr,
+                    options.revision,
+                    present=collection,
+                    scope=read.scope,
+                    known=merged.knows,
+                )
             response = reading.watch_response(
-                merged.collection,
+                collection,
                 options,
                 self._represent.rendering(shown, resource),
                 scope=read.scope,
                 rng=self._rng,
                 held=merged.reading(),
+                since=since,
             )
         response.warnings = warnings + self._unheard(read)
         return response
@@ -295,6 +313,7 @@ class Reads:
                     revision=revision,
                     fields=extract(read.resource, obj),
                     member=member.name,
+                    member_revision=int(told) if told.isdecimal() else 0,
                 )
             )
         return entries

@@ -85,7 +85,7 @@ class World:
         self.glimpses = Glimpses(sequencer)
         self._store = store
         self._own = own
-        self._clock = clock
+        self.clock = clock
         self.shards: Shards = shards or NoShards()
         self._members: dict[str, MemberPort] = {}
         self._merged: dict[GroupVersionResource, Merged] = {}
@@ -237,7 +237,7 @@ class World:
         if row is None or "watch" not in row.verbs:
             return None
         own = self._store.collection(row) if self.owned(gvr) else None
-        merged = self._merged[gvr] = Merged(row, self.sequencer, clock=self._clock, own=own)
+        merged = self._merged[gvr] = Merged(row, self.sequencer, clock=self.clock, own=own)
         for member in self.serving(gvr):
             self._attach(merged, member)
         return merged
@@ -253,7 +253,7 @@ class World:
 
     async def sweep(self) -> None:
         """Stop what has been idle for long enough."""
-        now_s = self._clock()
+        now_s = self.clock()
         for gvr, merged in list(self._merged.items()):
             if gvr in ALWAYS_ON:
                 continue

@@ -455,3 +455,38 @@ def test_what_is_read_through_is_selected_like_what_is_kept(
     for part in ("", ".one", ".two"):
         door.delete(f"/api/v1/namespaces/{SPACE}{part}/secrets?labelSelector=group%3D{group}")
     assert door.get(f"/api/v1/secrets?labelSelector=group%3D{group}")["items"] == []
+
+
+def test_a_watch_goes_on_from_a_list_that_was_read_through(door: Any, group: str) -> None:
+    """`kubectl get secrets -w`: between list and watch things happen, here and elsewhere."""
+    path = f"/api/v1/namespaces/{SPACE}.*/secrets?labelSelector=group%3D{group}"
+
+    def secret(part: str, name: str = "") -> str:
+        return f"/api/v1/namespaces/{SPACE}{part}/secrets" + (f"/{name}" if name else "")
+
+    for part in ("", ".one", ".two"):
+        for name in ("changed", "dropped", "kept"):
+            door.post(secret(part), _map(name, group))
+    listed = door.get(path)
+    assert len(listed["items"]) == 9
+    for part in ("", ".one", ".two"):
+        door.patch(secret(part, "changed"), {"data": {"v": "YQ=="}})
+        door.delete(secret(part, "dropped"))
+        door.post(secret(part), _map("new", group))
+    with door.watch(f"{path}&resourceVersion={listed['metadata']['resourceVersion']}") as watch:
+        events = [watch.event() for _ in range(9)]
+        told = sorted((e["type"], *_keys({"items": [e["object"]]})[0]) for e in events)
+        assert told == sorted(
+            (kind, f"{SPACE}{part}", name)
+            for part in ("", ".one", ".two")
+            for kind, name in (("MODIFIED", "changed"), ("DELETED", "dropped"), ("ADDED", "new"))
+        )
+        revisions = [int(e["object"]["metadata"]["resourceVersion"]) for e in events]
+        assert revisions == sorted(revisions)
+        assert revisions[0] > int(listed["metadata"]["resourceVersion"])
+        # and from there like any watch
+        door.delete(secret(".two", "kept"))
+        event = watch.event()
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("DELETED", "kept")
+    for part in ("", ".one", ".two"):
+        door.delete(f"{secret(part)}?labelSelector=group%3D{group}")
