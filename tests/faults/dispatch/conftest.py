@@ -123,6 +123,8 @@ class Member:
         self.faults: list[str] = []
         """One for each request to come: "", "cut", "lost", "twice"."""
         self.cut = False
+        self.breaks_off = ""
+        """A method: the line is cut as soon as such a request was carried out."""
         self.writes: list[str] = []
         self.started: Callable[[Member, Object], None] = lambda member, pod: None
         self.operation: Callable[[], None] = lambda: None
@@ -163,6 +165,8 @@ class Member:
         if fault == "twice":
             answer = await self._handle(request)
         self.operation()
+        if request.method == self.breaks_off:
+            self.cut, self.breaks_off, fault = True, "", "lost"
         if fault == "lost":
             raise TransportError("the answer was lost", member=self.name)
         return answer

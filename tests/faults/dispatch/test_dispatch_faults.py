@@ -12,6 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet.dispatch.looking import JOBS
+from fleet.dispatch.remote import Remote
+from fleet.errors import Conflict
+
 LEASE_S = 15.0
 HOLD_S = 15.0  # no longer than the lease
 STRIDE = 3  # 1 takes minutes
@@ -152,6 +156,30 @@ async def test_only_the_lost_shard_is_placed_anew_and_only_after_its_lease(fleet
     assert west.all("jobs") == []
     assert fleet.placed() == {"east": (0, 4, "Running"), "north": (4, 2, "Running")}
     assert north.used() == 2
+
+
+async def test_a_renewal_that_nobody_answered_has_perhaps_been_made(fleet):
+    await two_members(fleet)
+    await fleet.join("north", room=2)
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    west = fleet.members["west"]
+    west.breaks_off = "PATCH"
+    await fleet.until(lambda: west.cut)
+    renewed_at = fleet.clock.now
+    await fleet.until(lambda: fleet.record().phase == "Lost")
+    assert fleet.clock.now >= renewed_at + LEASE_S
+    await fleet.until(lambda: fleet.record().phase == "Running")
+
+
+async def test_a_deletion_means_the_very_job_that_was_seen(fleet):
+    await two_members(fleet)
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    west = fleet.members["west"]
+    with pytest.raises(Conflict):
+        await Remote(west).delete(JOBS, "payments", "train-g1-west", uid="of another")
+    assert west.find("jobs", "train-g1-west")["metadata"].get("deletionTimestamp") is None
 
 
 async def test_a_short_silence_changes_nothing(fleet):

@@ -1,0 +1,282 @@
+"""Objects of shards in the merged world: parts under the fleet's names, the rest hidden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fleet.dispatch.parts import Parts
+from fleet.dispatch.record import Debt, Record, Shard, write
+from fleet.errors import BadRequest, Invalid
+from fleet.kube import builtin
+from fleet.kube.resources import GroupVersionResource
+from fleet.kube.revision import Revision
+from fleet.store.collection import Collection
+from fleet.store.entry import Entry
+from fleet.store.sequencer import Sequencer
+from fleet.view.intake import Intake
+from fleet.view.parts import PartBodies, Sieve, Sorting
+from fleet.view.projection import Projector
+from policies import PLACEMENT
+
+UID = "5b0c1a4e"
+FLEET = "f1ee"
+EAST = Shard("east", 0, 1, first=0, count=4)
+
+
+def placement(*shards: Shard, owed: tuple[Debt, ...] = (), name: str = "train") -> dict[str, Any]:
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": UID}
+    return {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "Placement",
+        "metadata": {"name": f"job-{name}", "namespace": "payments", "uid": "p"},
+        "spec": {"workload": workload},
+        "status": write(Record(phase="Running", since=1.0, shards=shards, owed=owed), {}),
+    }
+
+
+def row(group: str, resource: str):
+    found = builtin.resource(GroupVersionResource(group, "v1", resource))
+    assert found is not None
+    return found
+
+
+class Record_:
+    """A store's Placements, and the parts that follow them."""
+
+    def __init__(self) -> None:
+        self.sequencer = Sequencer(epoch=1)
+        self.placements = Collection(PLACEMENT.resource, self.sequencer)
+        self.parts = Parts(fleet=FLEET)
+        self.parts.follow(self.placements)
+
+    def put(self, obj: dict[str, Any]) -> None:
+        self.placements.put(Entry(obj, revision=self.sequencer.next()))
+
+    def drop(self, obj: dict[str, Any]) -> None:
+        self.placements.remove(Entry(obj, revision=self.sequencer.next()))
+
+
+@pytest.fixture
+def record() -> Record_:
+    made = Record_()
+    made.put(placement(EAST))
+    return made
+
+
+def pod(name: str = "train-g1-east-0-abcde", **more: Any) -> dict[str, Any]:
+    labels = {
+        "fleet.dev/shard": "train-g1-east",
+        "fleet.dev/workload-uid": UID,
+        "fleet.dev/workload-namespace": "payments",
+        "job-name": "train-g1-east",
+    } | more.pop("labels", {})
+    metadata = {
+        "name": name,
+        "namespace": "payments",
+        "uid": more.pop("uid", f"uid-{name}"),
+        "resourceVersion": more.pop("revision", "7"),
+        "labels": labels,
+        "annotations": {
+            "fleet.dev/owner-reference": '{"apiVersion":"batch/v1","kind":"Job","name":"train",'
+            '"uid":"5b0c1a4e","controller":true,"blockOwnerDeletion":true}'
+        },
+        "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "train-g1-east", "uid": "j"}
+        ],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n1"}}
+
+
+class Taking:
+    """A member's pods on their way into a merged collection."""
+
+    def __init__(self, record: Record_, resource=None) -> None:
+        resource = resource or row("", "pods")
+        projector = Projector("east", resource)
+        self.collection = Collection(resource, record.sequencer)
+        self.sorting = Sorting(projector, record.parts)
+        intake = Intake(self.sorting, self.collection, clock=lambda: 0.0)
+        self.sink = Sieve(intake, self.sorting, record.parts)
+
+    def keys(self) -> list[tuple[str, str]]:
+        return [entry.key for entry in self.collection.snapshot().entries()]
+
+    def list(self, *objects: dict[str, Any], revision: int = 9) -> None:
+        for _ in self.sink.replace(iter(objects), revision):
+            pass
+
+
+def standing(record: Record_, obj: dict[str, Any], kind: str = "Pod", group: str = "") -> str:
+    return record.parts.standing("east", group, kind, obj)
+
+
+def test_a_pod_of_a_recorded_shard_is_a_part(record):
+    assert standing(record, pod()) == "Part"
+    assert record.parts.standing("west", "", "Pod", pod()) == "Native"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"fleet.dev/shard": "train-g2-east"},
+        {"fleet.dev/workload-uid": "another"},
+        {"fleet.dev/workload-namespace": "kube-system"},
+        {"fleet.dev/shard": "other"},
+    ],
+)
+def test_labels_alone_prove_nothing(record, labels):
+    assert standing(record, pod(labels=labels)) == "Native"
+
+
+def test_what_is_owed_still_belongs_to_its_workload(record):
+    debt = Debt("east", "train-g1-east", 1, "LeaseOver", None)
+    record.put(placement(Shard("north", 0, 2, 0, 4), owed=(debt,)))
+    assert standing(record, pod()) == "Part"
+    assert record.parts.hosts("payments") == {"east", "north"}
+    record.put(placement(Shard("north", 0, 2, 0, 4)))
+    assert standing(record, pod()) == "Native"
+    assert record.parts.hosts("payments") == {"north"}
+
+
+def test_a_record_that_goes_takes_its_shards_along(record):
+    record.drop(placement(EAST))
+    assert standing(record, pod()) == "Native"
+    assert record.parts.hosts("payments") == frozenset()
+
+
+def test_jobs_of_shards_and_what_goes_with_them_are_hidden(record):
+    assert standing(record, pod(name="train-g1-east"), "Job", "batch") == "Hidden"
+    ours = {
+        "metadata": {
+            "name": "cfg",
+            "labels": {"app.kubernetes.io/managed-by": "fleet"},
+            "annotations": {"fleet.dev/fleet": FLEET},
+        }
+    }
+    for group, kind in (("", "ConfigMap"), ("", "Secret"), ("discovery.k8s.io", "EndpointSlice")):
+        assert standing(record, ours, kind, group) == "Hidden"
+    ours["metadata"]["annotations"]["fleet.dev/fleet"] = "another fleet"
+    assert standing(record, ours, "ConfigMap") == "Native"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "shown"),
+    [
+        ("Pod", "train-g1-east-3-abcde", "Part"),
+        ("Pod", "train-g1-east-abcde", "Part"),
+        ("Pod", "train-g1-east", "Native"),
+        ("Pod", "web-abcde", "Native"),
+        ("Job", "train-g1-east", "Part"),
+        ("Job", "train-g2-east", "Native"),
+        ("Node", "n1", "Native"),
+    ],
+)
+def test_events_go_where_what_they_are_about_goes(record, kind, name, shown):
+    about = {"kind": kind, "namespace": "payments", "name": name}
+    event = {"metadata": {"name": "e"}, "involvedObject": about}
+    assert standing(record, event, "Event") == shown
+
+
+def test_parts_and_native_pods_stand_side_by_side(record):
+    taking = Taking(record)
+    native = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "payments", "uid": "w", "resourceVersion": "3"},
+    }
+    taking.list(pod(), native)
+    assert taking.keys() == [("payments", "train-g1-east-0-abcde.east"), ("payments.east", "web")]
+    shown = taking.collection.get("payments", "train-g1-east-0-abcde.east").parse()
+    (owner,) = shown["metadata"]["ownerReferences"]
+    assert (owner["name"], owner["uid"]) == ("train", UID)
+    assert shown["metadata"]["labels"]["job-name"] == "train"
+    assert shown["spec"]["nodeName"] == "n1.east"
+
+
+def test_a_part_stays_where_it_appeared_until_it_goes(record):
+    taking = Taking(record)
+    taking.sink.upsert(pod())
+    record.drop(placement(EAST))
+    taking.sink.upsert(pod(revision="8"))
+    assert taking.keys() == [("payments", "train-g1-east-0-abcde.east")]
+    taking.sink.remove(pod(revision="9"))
+    assert taking.keys() == []
+
+
+def test_hidden_objects_are_told_of_and_let_nothing_through(record):
+    told = []
+    record.parts.follower = lambda member, workload, obj, gone: told.append(
+        (member, workload.name, obj["metadata"]["name"], gone)
+    )
+    taking = Taking(record, row("batch", "jobs"))
+    job = pod(name="train-g1-east") | {"apiVersion": "batch/v1", "kind": "Job", "spec": {}}
+    taking.list(job)
+    taking.sink.upsert(job)
+    taking.sink.remove(job)
+    assert taking.keys() == []
+    assert told == [("east", "train", "train-g1-east", gone) for gone in (False, False, True)]
+
+
+# -- bodies on their way back
+
+
+def bodies(record: Record_, subresource: str = "") -> tuple[PartBodies, dict[str, Any]]:
+    taking = Taking(record)
+    taking.sink.upsert(pod())
+    current = taking.collection.get("payments", "train-g1-east-0-abcde.east").parse()
+    projector = Projector("east", row("", "pods"))
+    made = PartBodies(
+        projector,
+        record.parts,
+        subresource=subresource,
+        name="train-g1-east-0-abcde",
+        current=current,
+    )
+    return made, current
+
+
+def test_a_part_that_is_sent_back_is_the_members_object(record):
+    made, current = bodies(record)
+    current["metadata"]["labels"]["mine"] = "1"
+    sent = made.unproject(
+        current, namespace="payments", name=current["metadata"]["name"], revision_of=lambda _: "7"
+    )
+    expected = pod(labels={"mine": "1"})
+    assert sent["metadata"]["name"] == expected["metadata"]["name"]
+    assert sent["metadata"]["ownerReferences"] == expected["metadata"]["ownerReferences"]
+    assert sent["metadata"]["labels"] == expected["metadata"]["labels"]
+    assert sent["spec"] == expected["spec"]
+
+
+def test_what_the_fleet_decides_about_a_part_cannot_be_written(record):
+    made, current = bodies(record)
+    name = current["metadata"]["name"]
+    current["metadata"]["ownerReferences"] = []
+    with pytest.raises(Invalid):
+        made.unproject(current, namespace="payments", name=name, revision_of=lambda _: "7")
+    made, current = bodies(record)
+    current["metadata"]["namespace"] = "kube-system"
+    with pytest.raises(BadRequest):
+        made.unproject(current, namespace="payments", name=name, revision_of=lambda _: "7")
+
+
+def test_an_eviction_names_the_pod_as_its_member_does(record):
+    made, current = bodies(record, "eviction")
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": current["metadata"]["name"], "namespace": "payments"},
+        "deleteOptions": {"preconditions": {"resourceVersion": "1099511627777"}},
+    }
+    sent = made.unproject(eviction, revision_of=lambda _: "7")
+    assert sent["metadata"] == {"name": "train-g1-east-0-abcde"}
+    assert sent["deleteOptions"]["preconditions"]["resourceVersion"] == "7"
+
+
+def test_an_answer_is_shown_under_the_fleets_names(record):
+    made, current = bodies(record)
+    shown = made.project(pod(), revision=Revision(current["metadata"] and 5))
+    assert shown["metadata"]["name"] == "train-g1-east-0-abcde.east"
+    assert shown["metadata"]["namespace"] == "payments"
