@@ -28,7 +28,9 @@ async def test_an_unknown_provider_is_refused_with_the_known_ones(provider):
         commands.status(provider),
         commands.build(provider, progress=print),
     ):
-        with pytest.raises(TestbedError, match=f"no provider {provider!r}; it has: local, embedded"):
+        with pytest.raises(
+            TestbedError, match=f"no provider {provider!r}; it has: local, embedded"
+        ):
             await command
 
 
