@@ -14,7 +14,7 @@ import orjson
 from cachetools import TTLCache
 
 from fleet.dispatch import carrying, environment, rendezvous, shape
-from fleet.dispatch.decisions import Act, Hold, Meet, Open, Remove, Renew, Stop
+from fleet.dispatch.decisions import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
 from fleet.dispatch.leases import Leases, ShardKey, deadline_s
 from fleet.dispatch.looking import JOBS
 from fleet.dispatch.marks import (
@@ -27,6 +27,7 @@ from fleet.dispatch.marks import (
 from fleet.dispatch.sight import Refused
 from fleet.errors import ApiError, Conflict, MemberStatus, Unavailable
 from fleet.kube.resources import GroupVersionResource
+from fleet.view.naming import OWNER_REFERENCE_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -81,7 +82,7 @@ class Actor:
 
         Raises ApiError and TransportError for what may go better next time.
         """
-        cluster = act.cluster if isinstance(act, Remove) else act.shard.cluster
+        cluster = act.cluster if isinstance(act, Remove | Release) else act.shard.cluster
         remote = self._remote(cluster)
         if remote is None:
             return None  # the next look says that it is no member
@@ -99,6 +100,8 @@ class Actor:
                     await self._set_deadline(remote, act.shard, act.job, workload, _STOP_S)
                 case Remove():
                     await self._remove(remote, act, workload)
+                case Release():
+                    await self._release(remote, act, workload)
         except ApiError as error:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
                 return Refused(_reason(error), str(error))
@@ -248,6 +251,21 @@ class Actor:
 
     async def _remove(self, remote: Remote, act: Remove, workload: Workload) -> None:
         await remote.delete(JOBS, workload.namespace, act.shard, uid=act.job.uid)
+
+    async def _release(self, remote: Remote, act: Release, workload: Workload) -> None:
+        marks = dict.fromkeys((FLEET_ANNOTATION, OWNER_REFERENCE_ANNOTATION))
+        labels = dict.fromkeys((*shape.MARKS, MANAGED_BY_LABEL))
+        await remote.merge(
+            JOBS,
+            workload.namespace,
+            act.shard,
+            {
+                "metadata": {"annotations": marks, "labels": labels},
+                "spec": {"activeDeadlineSeconds": workload.spec.get("activeDeadlineSeconds")},
+            },
+            uid=act.job.uid,
+            revision=act.job.revision,
+        )
 
     # -- gates and names
 

@@ -51,6 +51,7 @@ _WORKERS: Final = 16
 _NODES: Final = GroupVersionResource("", "v1", "nodes")
 _EVENTS: Final = GroupVersionResource("", "v1", "events")
 _ENDED: Final = ("Succeeded", "Failed")
+_ORPHAN_MARK: Final = b'"orphan"'
 _REMEMBERED: Final = 4096
 
 
@@ -80,6 +81,7 @@ class Dispatch:
         self._answer_s = answer_s
         self._remotes: dict[str, tuple[object, Remote]] = {}
         self._departed: dict[ShardKey, bool] = {}
+        self._orphaned: set[str] = set()  # UIDs of Jobs that are deleted and leave their shards
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._followed: ExitStack | None = None
         self._following: set[GroupVersionResource] = set()
@@ -114,6 +116,7 @@ class Dispatch:
             ),
             chronicle=chronicle,
             barred=self._bars.put,
+            orphaned=self._orphaned.__contains__,
             uid=uid,
             now=now,
             timing=timing or Timing(),
@@ -188,16 +191,22 @@ class Dispatch:
             self._queue.add(_workload_key(entry.parse()))
 
     def _job_changed(self, event: Event) -> None:
+        entry = event.entry
         if event.deleted:
-            self._bars.forget(event.entry.uid)
-        self._queue.add(Key(*event.entry.key))
+            self._bars.forget(entry.uid)
+            self._orphaned.discard(entry.uid)
+        elif _ORPHAN_MARK in entry.metadata:
+            # Seen here at once: the garbage collector takes the mark off as soon as it can.
+            self._orphaned.add(entry.uid)
+        self._queue.add(Key(*entry.key))
 
     def _placement_changed(self, event: Event) -> None:
         obj = event.entry.parse()
         self._queue.add(_workload_key(obj))
-        phase = (obj.get("status") or {}).get("phase")
-        if event.deleted or phase in ("Queued", "Succeeded", "Failed"):
-            self._waiting.changed()  # what it had is free
+        if event.deleted or (
+            event.previous is not None and _phase(obj) != _phase(event.previous.parse())
+        ):
+            self._waiting.changed()  # what it had may be free
 
     def _carried_changed(self, event: Event) -> None:
         """A ConfigMap or the like: the namespace's workloads look whether it is theirs."""
@@ -369,6 +378,10 @@ def _not_of_interest(event: Event) -> None:
 
 def _workload_key(placement: Object) -> Key:
     return Key(placement["metadata"]["namespace"], placement["spec"]["workload"]["name"])
+
+
+def _phase(placement: Object) -> str:
+    return str((placement.get("status") or {}).get("phase", ""))
 
 
 def _has_ended(event: Event) -> bool:

@@ -34,6 +34,8 @@ class Ask:
     started_at: float | None = None
     suspended: bool = False
     deleting: bool = False
+    orphaned: bool = False
+    """Whether the shards are to stay when the Job is deleted."""
 
     @property
     def deadline(self) -> float | None:
@@ -118,7 +120,16 @@ class Remove:
     job: JobView
 
 
-Act = Hold | Renew | Meet | Open | Stop | Remove
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Take our marks and the lease off a shard's Job: from then on it is the member's own."""
+
+    cluster: str
+    shard: str
+    job: JobView
+
+
+Act = Hold | Renew | Meet | Open | Stop | Remove | Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,7 @@ class Decision:
     again_s: float | None = None
 
 
+ORPHANED: Final = "Orphaned"
 _RENEW_AT: Final = 2 / 3  # of the time given, so that one renewal in three may fail
 _COMMIT_AT: Final = 1 / 3  # of the hold's time must be left for the commit to reach the member
 
@@ -159,7 +171,7 @@ class _Pass:
         ask = self.s.ask
         record = self._discharge(self.s.record)
         if ask.deleting:
-            record = self._owe(record, record.shards, "Deleted")
+            record = self._owe(record, record.shards, ORPHANED if ask.orphaned else "Deleted")
             return self._decision(record, gone=not record.owed)
         if record.ended:
             return self._decision(self._wind_down(record))
@@ -208,7 +220,8 @@ class _Pass:
                 self._again.append(debt.fenced_at)
             left.append(debt)
             if sight.job is not None and not sight.job.deleting:
-                self.acts.append(Remove(debt.cluster, debt.shard, sight.job))
+                act = Release if debt.reason == ORPHANED else Remove
+                self.acts.append(act(debt.cluster, debt.shard, sight.job))
         return record if len(left) == len(record.owed) else replace(record, owed=tuple(left))
 
     def _owe(self, record: Record, shards: Iterable[Shard], reason: str) -> Record:

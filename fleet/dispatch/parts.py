@@ -59,20 +59,24 @@ class Parts:
     def follow(self, placements: Collection) -> Callable[[], None]:
         """Take in every Placement and its changes; returns what ends that."""
         for entry in placements.snapshot().entries():
-            try:
-                self._take(entry)
-            except (AttributeError, LookupError, TypeError, ValueError):
-                log.exception("the Placement %s/%s cannot be read, and is left out", *entry.key)
+            self._take(entry)
         return placements.follow(self._changed)
 
     def _changed(self, event: Event) -> None:
-        if event.deleted:
-            self._drop(event.entry.parse()["spec"]["workload"]["uid"])
-        else:
-            self._take(event.entry)
+        self._take(event.entry, gone=event.deleted)
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: Entry, *, gone: bool = False) -> None:
+        """Whoever wrote it, it must not keep a store from writing or a gateway from starting."""
+        try:
+            self._read(entry, gone=gone)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            log.exception("the Placement %s/%s cannot be read, and is left out", *entry.key)
+
+    def _read(self, entry: Entry, *, gone: bool) -> None:
         obj = entry.parse()
+        if gone:
+            self._drop(obj["spec"]["workload"]["uid"])
+            return
         told = obj["spec"]["workload"]
         workload = Workload(entry.namespace, told["name"], told["uid"])
         record = records.read(obj.get("status") or {})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import fold
 from fleet.dispatch import record as records
-from fleet.dispatch.decisions import Decision, Hold, Remove, Situation, Timing, decide
+from fleet.dispatch.decisions import Decision, Hold, Release, Remove, Situation, Timing, decide
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.record import Record
 from fleet.dispatch.shape import Workload, owner_reference
@@ -69,11 +69,13 @@ class Reconciler:
         actor: Actor,
         chronicle: Chronicle,
         barred: Callable[[str, str, str], None],
+        orphaned: Callable[[str], bool],
         uid: Callable[[], str],
         now: Callable[[], float],
         timing: Timing,
     ) -> None:
-        """`barred` is told (workload uid, cluster, why) of clusters that did not hold a plan."""
+        """`barred` is told (workload uid, cluster, why) of clusters that did not hold a plan;
+        `orphaned` says of a Job's UID whether its deletion leaves the shards where they are."""
         self._store = store
         self._jobs = jobs
         self._placements = PLACEMENT.resource
@@ -81,6 +83,7 @@ class Reconciler:
         self._actor = actor
         self._chronicle = chronicle
         self._barred = barred
+        self._orphaned = orphaned
         self._uid = uid
         self._now = now
         self._timing = timing
@@ -242,7 +245,7 @@ class Reconciler:
 
     def _situation(self, workload: Workload, record: Record, seen: Seen) -> Situation:
         return Situation(
-            ask=workload.ask(),
+            ask=replace(workload.ask(), orphaned=self._orphaned(workload.uid)),
             record=record,
             now=self._now(),
             sights=seen.shards,
@@ -262,7 +265,7 @@ class Reconciler:
         """Everything that is to be done, members side by side. Returns refusals by cluster."""
         by_cluster: dict[str, list[Act]] = {}
         for act in decision.acts:
-            cluster = act.cluster if isinstance(act, Remove) else act.shard.cluster
+            cluster = act.cluster if isinstance(act, Remove | Release) else act.shard.cluster
             by_cluster.setdefault(cluster, []).append(act)
         if not by_cluster:
             return {}

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 HOLD_CLASS: Final = "fleet-hold"
+MARKS: Final = (WORKLOAD_NAMESPACE_LABEL, WORKLOAD_UID_LABEL, SHARD_LABEL, GENERATION_LABEL)
+"""The labels that say which shard something belongs to."""
 _SERVICE_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 _LEFT_BEHIND: Final = frozenset({
@@ -179,12 +181,13 @@ def owner_reference(workload: Workload) -> Object:
 
 def labels_of(workload: Workload, shard: Shard) -> dict[str, str]:
     """The labels that say which shard something belongs to."""
-    return {
-        WORKLOAD_NAMESPACE_LABEL: workload.namespace,
-        WORKLOAD_UID_LABEL: workload.uid,
-        SHARD_LABEL: shard.name(workload.name),
-        GENERATION_LABEL: str(shard.generation),
-    }
+    values = (
+        workload.namespace,
+        workload.uid,
+        shard.name(workload.name),
+        str(shard.generation),
+    )
+    return dict(zip(MARKS, values, strict=True))
 
 
 def job_of(workload: Workload, shard: Shard, terms: Terms) -> Object:

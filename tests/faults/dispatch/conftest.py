@@ -507,6 +507,7 @@ class Fleet:
         self.starts: list[tuple[float, str, int, int]] = []
         """(time, member, generation, rank) of every pod that began to run."""
         self.planner = Planner(self)
+        self.orphaned: set[str] = set()
         self.crash_after: int | None = None
         self.operations = 0
         self._backend = MemoryBackend()
@@ -574,6 +575,7 @@ class Fleet:
             actor=Actor(remote, premises=premises, sources=self, fleet=FLEET, leases=leases),
             chronicle=chronicle,
             barred=self.bars.put,
+            orphaned=self.orphaned.__contains__,
             uid=self._uids,
             now=self.clock,
             timing=TIMING,

@@ -147,6 +147,21 @@ async def test_deletion_takes_everything_along(fleet):
     assert fleet.left_over() == []
 
 
+async def test_a_deletion_that_orphans_leaves_the_shards_to_their_members(fleet):
+    await two_members(fleet)
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    fleet.orphaned.add(fleet.job()["metadata"]["uid"])
+    await fleet.delete_job()
+    await fleet.until(lambda: fleet.job() is None)
+    await fleet.wait(60)  # longer than any lease
+    assert sorted(fleet.running()) == [0, 1, 2, 3, 4, 5]
+    for member in fleet.members.values():
+        (job,) = member.all("jobs")
+        assert "activeDeadlineSeconds" not in job["spec"]
+        assert "fleet.dev/fleet" not in job["metadata"].get("annotations", {})
+
+
 async def test_a_job_goes_with_everything_some_time_after_its_end(fleet):
     await two_members(fleet)
     await fleet.run_job(ranks=6, ttlSecondsAfterFinished=30, **{"run-for": 3})
