@@ -1,0 +1,112 @@
+"""What an earlier gateway, or an earlier membership, left in a member is removed when it is seen.
+
+Run with the controller itself over a view that has one member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from fleet.dispatch.controller import Dispatch
+from fleet.dispatch.parts import Parts
+from policies import PLACEMENT
+
+FLEET = "f1ee7000-0000-4000-8000-000000000000"
+
+
+class View:
+    """As much of `fleet.view.world.World` as the controller asks when nothing is watched."""
+
+    def __init__(self, **members) -> None:
+        self.members = {
+            name: SimpleNamespace(name=name, handler=member, conditions={})
+            for name, member in members.items()
+        }
+
+    def merged(self, gvr):
+        return None
+
+    running = merged
+
+    def projector(self, member, gvr):
+        return None
+
+
+@pytest.fixture
+async def east(fleet):
+    return await fleet.join("east", room=4)
+
+
+def shard(name="train-g7-east", *, fleet=FLEET, uid="of-nobody"):
+    labels = {"fleet.dev/shard": name, "fleet.dev/workload-uid": uid}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "payments",
+            "labels": labels,
+            "annotations": {"fleet.dev/fleet": fleet},
+        },
+        "spec": {
+            "completions": 1, "parallelism": 0,
+            "template": {
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "x"}]}
+            },
+        },
+    }  # fmt: skip
+
+
+async def swept(fleet, east):
+    """The controller runs, looks for left-overs, and is stopped."""
+    parts = Parts(fleet=FLEET)
+    stop = parts.follow(fleet.store.collection(PLACEMENT.resource))
+    dispatch = Dispatch(
+        fleet.store,
+        View(east=east),
+        parts=parts,
+        planner=fleet.planner,
+        fleet=FLEET,
+        uid=lambda: "u",
+        now=fleet.clock,
+    )
+    asked = asyncio.Event()
+    east.operation = asked.set
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(dispatch.run())
+        await asked.wait()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        task.cancel()
+    stop()
+    await east.step()
+    await east.step()
+
+
+async def test_a_shard_that_no_record_knows_is_removed(fleet, east):
+    await east.put("jobs", shard())
+    await swept(fleet, east)
+    assert east.all("jobs") == []
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        shard(fleet="another-fleet"),
+        shard() | {"metadata": {"name": "theirs", "namespace": "payments"}},
+    ],
+    ids=["of another fleet", "of the member"],
+)
+async def test_what_is_not_this_fleets_stays(fleet, east, job):
+    await east.put("jobs", job)
+    await swept(fleet, east)
+    assert len(east.all("jobs")) == 1
+
+
+async def test_a_recorded_shard_stays(fleet, east):
+    await fleet.run_job(ranks=3)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    await swept(fleet, east)
+    assert [job["metadata"]["name"] for job in east.all("jobs")] == ["train-g1-east"]
+    assert len(fleet.running()) == 3
