@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,66 @@ def test_a_script_parses_and_may_be_run(script):
 def test_a_script_names_no_machine_or_index(script):
     text = script.read_text("utf-8")
     assert re.findall(r"https?://[\w.]+\.[a-z]+", text) == []
+
+
+@pytest.fixture
+def ci(tmp_path):
+    """`.ci/run` over scripts that do nothing but end as they are told."""
+    scripts, programs = tmp_path / "scripts", tmp_path / "bin"
+    for folder in (scripts, programs, tmp_path / ".ci"):
+        folder.mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "debootstrap").symlink_to("/bin/true")
+    for name in ("bash", "cat", "dirname", "id", "mktemp", "rm", "sed", "sh", "tail", "tee"):
+        (programs / name).symlink_to(shutil.which(name))
+    (scripts / "environment").write_text(
+        'ROOT=$(cd -- "$(dirname -- "$0")/.." && pwd)\n'
+        f"prepare_environment() {{ PATH={programs}; export PATH; }}\n"
+    )
+    (scripts / "generate-reference").write_text("")
+    (scripts / "generate-builtin").write_text("raise SystemExit('not with Go missing')\n")
+
+    def run(ends: dict[str, int], **environment: str) -> tuple[int, list[str]]:
+        for name in ("check", "test", "demo", "bare-root"):
+            file = scripts / name
+            file.write_text(
+                f"#!/bin/sh\ncat\necho '=== 3 passed in 1s ==='\nexit {ends.get(name, 0)}\n"
+            )
+            file.chmod(0o755)
+        done = subprocess.run(
+            [tmp_path / ".ci" / "run"],
+            input="nobody reads this",
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": str(programs), **environment},
+        )
+        assert "nobody reads this" not in done.stdout
+        lines = done.stdout.splitlines()
+        assert lines[-1] == "3 passed in 1s"
+        outcomes = [line.partition(" s  ")[2] for line in lines[-6:-1]]
+        return done.returncode, outcomes
+
+    return run
+
+
+def test_ci_runs_every_section_whatever_the_others_did(ci):
+    code, outcomes = ci({"check": 1, "demo": 3}, CI="")
+    assert code == 1
+    assert outcomes == ["FAILED (1)", "skipped", "ok", "FAILED (3)", "ok"]
+
+
+def test_ci_fails_where_generated_files_cannot_be_compared(ci):
+    code, outcomes = ci({})
+    assert (code, outcomes[1]) == (1, "FAILED (1)")
+
+
+def test_what_a_machine_cannot_do_is_skipped_and_said(ci):
+    code, outcomes = ci({"bare-root": 77}, CI="")
+    assert (code, outcomes) == (0, ["ok", "skipped", "ok", "ok", "skipped"])
+
+
+def test_ci_fails_when_tests_fail(ci):
+    code, outcomes = ci({"test": 1}, CI="")
+    assert (code, outcomes[2]) == (1, "FAILED (1)")
