@@ -47,7 +47,8 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
-_WORKERS: Final = 16
+# They wait for members most of the time: one that hangs must not hold up everybody's renewals.
+_WORKERS: Final = 256
 _NODES: Final = GroupVersionResource("", "v1", "nodes")
 _EVENTS: Final = GroupVersionResource("", "v1", "events")
 _ENDED: Final = ("Succeeded", "Failed")
@@ -110,6 +111,7 @@ class Dispatch:
                 leases=self._leases,
                 departures=self,
                 silent=self.unreachable,
+                answer_s=answer_s,
             ),
             actor=Actor(
                 self.remote, premises=premises, sources=self, fleet=fleet, leases=self._leases

@@ -17,7 +17,7 @@ from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from fleet.dispatch.record import Debt, Record, Shard
     from fleet.dispatch.remote import Remote
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 JOBS: Final = GroupVersionResource("batch", "v1", "jobs")
 PODS: Final = GroupVersionResource("", "v1", "pods")
 EVENTS: Final = GroupVersionResource("", "v1", "events")
+_OF_A_LEASE: Final = 0.2
 
 
 class Departures(Protocol):
@@ -52,14 +53,17 @@ class Looker:
         leases: Leases,
         departures: Departures,
         silent: Callable[[str], str],
+        answer_s: float = 4.0,
     ) -> None:
         """`remote` gives the API of a member, None for a name that is no member's; `silent` says
-        why a member is known not to answer, "" otherwise."""
+        why a member is known not to answer, "" otherwise. A look takes at most `answer_s`, and no
+        more than a part of the workload's lease: the other shards' renewals wait for it."""
         self._remote = remote
         self._fleet = fleet
         self._leases = leases
         self._departures = departures
         self._silent = silent
+        self._answer_s = answer_s
 
     async def look(self, workload: Workload, record: Record) -> Seen:
         """Every shard and every debt of the record, as they are now."""
@@ -82,7 +86,22 @@ class Looker:
             {key: task.result() for key, task in debts.items()},
         )
 
+    async def _within(self, looking: Awaitable[Sight], record: Record, key: ShardKey) -> Sight:
+        """What `looking` sees, or that it took too long."""
+        within_s = min(self._answer_s, record.lease_s * _OF_A_LEASE)
+        try:
+            async with asyncio.timeout(within_s):
+                return await looking
+        except TimeoutError:
+            until = self._leases.until(key, lease_s=record.lease_s)
+            why = f"no answer within {within_s:g} s"
+            return Sight(key.cluster, why=why, leased_until=until)
+
     async def _shard(self, workload: Workload, record: Record, shard: Shard) -> Sight:
+        key = ShardKey(shard.cluster, workload.namespace, shard.name(workload.name))
+        return await self._within(self._whole(workload, record, shard), record, key)
+
+    async def _whole(self, workload: Workload, record: Record, shard: Shard) -> Sight:
         name = shard.name(workload.name)
         sight = await self._job(workload, record, shard.cluster, name)
         if sight.job is None or not (shard.live or shard.to_come):
@@ -99,7 +118,9 @@ class Looker:
         return replace(sight, pods=pods, trouble=trouble)
 
     async def _debt(self, workload: Workload, record: Record, debt: Debt) -> Sight:
-        return await self._job(workload, record, debt.cluster, debt.shard)
+        key = ShardKey(debt.cluster, workload.namespace, debt.shard)
+        looking = self._job(workload, record, debt.cluster, debt.shard)
+        return await self._within(looking, record, key)
 
     async def _job(self, workload: Workload, record: Record, cluster: str, name: str) -> Sight:
         key = ShardKey(cluster, workload.namespace, name)

@@ -5,6 +5,7 @@ kwok honours the gate: a pod whose ConfigMap is missing is bound and does not st
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from contextlib import contextmanager
@@ -247,6 +248,30 @@ def test_a_gang_that_fits_on_no_plane_touches_no_member(on_stage):
         for member in stage.members.values():
             found = member.get("/api/v1/namespaces")["items"]
             assert stage.namespace not in [each["metadata"]["name"] for each in found]
+
+
+@pytest.mark.timeout(240)
+def test_survivors_go_on_while_a_member_hangs_and_its_old_copy_goes_when_it_is_back(on_stage, west):
+    with on_stage(leaseSeconds=10) as stage:
+        stage.submit()
+        stage.until(lambda: stage.phase == "Running")
+        before = {pod["metadata"]["uid"] for pod in stage.bound("east")}
+        asyncio.run(west.pause_api())
+        try:
+            stage.until(lambda: stage.phase == "Lost", within_s=60)
+            assert {pod["metadata"]["uid"] for pod in stage.bound("east")} == before
+            assert [debt["cluster"] for debt in stage.placement["owed"]] == ["west"]
+        finally:
+            asyncio.run(west.resume_api())
+        stage.until(
+            lambda: stage.phase == "Running" and stage.placement["generation"] == 2, within_s=60
+        )
+        assert {pod["metadata"]["uid"] for pod in stage.bound("east")} == before
+        shards = {each["cluster"]: each["generation"] for each in stage.placement["shards"]}
+        assert shards == {"east": 1, "west": 2}
+        stage.until(lambda: "owed" not in stage.placement)
+        names = {pod["metadata"]["labels"]["fleet.dev/shard"] for pod in stage.bound("west")}
+        assert names == {"train-g2-west"}
 
 
 def test_a_gateway_killed_while_holding_leaves_nothing_held(on_stage):
