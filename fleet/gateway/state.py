@@ -132,7 +132,8 @@ def _make_private(path: Path) -> None:
     if path.stat().st_mode & _OWNER_ONLY:
         if not (path / _LOCK).exists() and any(path.iterdir()):
             raise PermissionError(
-                errno.EPERM, "it holds other files and other users can read it (want mode 0700)"
+                errno.EPERM,
+                f"it holds other files and other users can read it (chmod 700 {path})",
             )
         path.chmod(0o700)
 

@@ -203,6 +203,12 @@ class Members:
                 f"{name} is a member already.\n  To change how it is reached:  fleet join … "
                 f"--name {name} --replace\n  To take in another cluster: choose another name"
             )
+        if present is None and replace:
+            known = ", ".join(sorted(self._members)) or "there are none"
+            raise JoinError(
+                f"{name} is no member, so there is nothing to replace (members: {known}); to take "
+                "it in, leave out --replace"
+            )
         if present is None and (why := self._name_taken(name)):
             raise JoinError(f"{name} cannot name a member: {why}; choose another with --name")
         self._joining[name] = ""

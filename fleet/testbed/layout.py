@@ -21,6 +21,7 @@ import yaml
 
 from fleet.errors import TestbedError
 from fleet.testbed import pki
+from fleet.testbed.locking import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,7 +173,7 @@ def create(name: str, *, root: Path, network: int | None, components: Sequence[s
         ports=Ports(*free_ports(4)),
         components=tuple(components),
     )
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(root)
     for folder in ("run", "log", "pki", "etcd"):
         (root / folder).mkdir(mode=0o700, exist_ok=True)
     _write_certificates(layout)

@@ -14,13 +14,22 @@ if TYPE_CHECKING:
 _POLL_S = 0.5
 
 
+def make_private(directory: Path) -> None:
+    """Make `directory`, and whatever is missing above it, for its owner alone.
+
+    The testbed lives beside the gateway's state, which refuses a directory others can read.
+    """
+    for folder in (*reversed(directory.parents), directory):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 @asynccontextmanager
 async def locked(path: Path, *, waiting: str, tell: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the lock file `path`; `waiting` is told once if another process holds it.
 
     Polled, so that a wait can be cancelled: the other process may be at it for minutes.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     file = await asyncio.to_thread(path.open, "w")
     with file:
         told = False

@@ -229,6 +229,13 @@ async def test_a_cluster_that_does_not_say_what_it_serves_changes_nothing(world,
         nothing_happened(world, members)
 
 
+async def test_a_name_that_is_no_member_cannot_be_replaced(world):
+    async with world.members() as members:
+        with pytest.raises(JoinError, match="east is no member, so there is nothing to replace"):
+            await members.join("east", EAST, replace=True)
+        assert len(members) == 0
+
+
 async def test_a_kubeconfig_that_leads_nowhere_changes_nothing(world):
     async with world.members() as members:
         with pytest.raises(ConfigError):
