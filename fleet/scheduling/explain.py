@@ -93,7 +93,10 @@ def _ranks(intervals: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _other_row(cluster: Mapping[str, Any]) -> tuple[str, ...]:
-    told = "not needed" if cluster.get("verdict") == "Unused" else "not used"
+    short = cluster.get("reason") in ("TooSmall", "NetworkTooSmall")
+    told = "not needed" if cluster.get("verdict") == "Unused" and not short else "too small"
+    if cluster.get("verdict") != "Unused":
+        told = "not used"
     return cluster["name"], told, cluster.get("message") or cluster.get("reason") or ""
 
 

@@ -96,7 +96,7 @@ def _dearer(mine: Cost, theirs: Cost, names: str) -> tuple[str, str]:
         )
     if mine.blocks > theirs.blocks:
         return "MoreBlocks", f"it would be spread over {mine.blocks} blocks"
-    return "NotNeeded", f"not needed, {names} will do"
+    return "NotNeeded", f"{names} will do"
 
 
 def short(candidate: Candidate, pods: int) -> tuple[str, str]:
