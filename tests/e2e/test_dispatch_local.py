@@ -274,6 +274,21 @@ def test_survivors_go_on_while_a_member_hangs_and_its_old_copy_goes_when_it_is_b
         assert names == {"train-g2-west"}
 
 
+def test_a_gateway_that_comes_back_goes_on_where_it_was(on_stage):
+    with on_stage() as stage:
+        stage.submit(run_for="15s")
+        stage.until(lambda: stage.phase == "Running")
+        before = {pod["metadata"]["name"] for pod in stage.pods()}
+        stage.gateway._process.send(signal.SIGKILL)
+        stage.gateway.stop()
+        stage.gateway.start()
+        stage.door = stage.gateway.door()
+        stage.until(lambda: {pod["metadata"]["name"] for pod in stage.pods()} == before)
+        stage.until(lambda: stage.condition("Complete"))
+        assert stage.placement["generation"] == 1
+        assert stage.job["status"]["succeeded"] == RANKS
+
+
 def test_a_gateway_killed_while_holding_leaves_nothing_held(on_stage):
     with on_stage(leaseSeconds=5) as stage:
         stage.tighten()

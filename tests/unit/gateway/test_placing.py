@@ -1,0 +1,196 @@
+"""The planner that dispatch asks: policies, promises and capacity as they are in the store."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fleet.dispatch.planning import Question
+from fleet.errors import Invalid
+from fleet.gateway.placing import Placing
+from fleet.kube import builtin
+from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.accounts import NodeAccounts
+from fleet.scheduling.clusters import Cluster
+from fleet.store.memory import MemoryBackend
+from fleet.store.objects import ObjectStore
+from fleet.store.sequencer import Sequencer
+from policies import PLACEMENT, PLACEMENT_POLICY
+
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+GPU = "nvidia.com/gpu"
+JOBS = builtin.resource(GroupVersionResource("batch", "v1", "jobs"))
+CLASSES = builtin.resource(GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses"))
+
+
+class Books:
+    """Members with so many accelerators free."""
+
+    def __init__(self, **free: int) -> None:
+        self.free = free
+
+    def clusters(self) -> list[Cluster]:
+        return [self._cluster(name, free) for name, free in self.free.items()]
+
+    def _cluster(self, name: str, free: int) -> Cluster:
+        accounts = NodeAccounts()
+        allocatable = {GPU: str(free), "cpu": "64", "memory": "64Gi", "pods": "110"}
+        ready = [{"type": "Ready", "status": "True"}]
+        node = {
+            "metadata": {"name": "n1"},
+            "status": {"allocatable": allocatable, "conditions": ready},
+        }
+        accounts.upsert_node(node)
+        return Cluster(name, {}, accounts.capacity(0.0), parameter_plane="roce-1")
+
+
+def job(name: str = "train", ranks: int = 6, **more: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "x", "resources": {"requests": {GPU: "1"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": "payments",
+            "uid": f"uid-{name}",
+            "creationTimestamp": "2026-11-29T00:00:00Z",
+            **more.pop("metadata", {}),
+        },
+        "spec": {
+            "completions": ranks,
+            "parallelism": ranks,
+            "completionMode": "Indexed",
+            "template": {"spec": {"containers": [container], **more}},
+        },
+    }
+
+
+def placement(workload: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, Any]:
+    metadata = workload["metadata"]
+    told = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    return {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "Placement",
+        "metadata": {"name": f"job-{metadata['name']}", "namespace": "payments", "uid": "p"},
+        "spec": {"workload": told},
+        "status": status or {},
+    }
+
+
+def policy(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "split", "namespace": "payments", "uid": "pp"},
+        "spec": {"mode": "Split", "workloads": {}, **spec},
+    }
+
+
+@pytest.fixture
+async def store():
+    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as made:
+        yield made
+
+
+def placing(store: ObjectStore, **free: int) -> Placing:
+    return Placing(store, Books(**free), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+
+
+def shards(answer) -> dict[str, tuple[int, int]]:
+    return {
+        each["cluster"]: (each["roles"][0]["first"], each["roles"][0]["count"])
+        for each in answer.status["shards"]
+    }
+
+
+async def test_a_gang_is_split_as_its_policy_says(store):
+    await store.create(PLACEMENT_POLICY.resource, policy())
+    answer = await placing(store, east=4, west=4).plan(Question(job(), placement(job())))
+    assert answer.placed
+    assert shards(answer) == {"east": (0, 4), "west": (4, 2)}
+    assert answer.status["generation"] == 1
+    assert answer.spec["policy"] == {"namespace": "payments", "name": "split"}
+    PLACEMENT.parse({"spec": answer.spec, "status": answer.status})
+
+
+async def test_without_a_policy_it_stays_in_one_cluster(store):
+    answer = await placing(store, east=4, west=4).plan(Question(job(), placement(job())))
+    assert not answer.placed
+    answer = await placing(store, east=4, west=8).plan(Question(job(), placement(job())))
+    assert shards(answer) == {"west": (0, 6)}
+
+
+async def test_what_cannot_be_split_is_kept_whole_and_says_so(store):
+    await store.create(PLACEMENT_POLICY.resource, policy())
+    question = Question(job(), placement(job()), unsplittable="successPolicy counts over all")
+    answer = await placing(store, east=4, west=4).plan(question)
+    assert not answer.placed
+    assert "kept in one cluster: successPolicy counts over all" in answer.status["message"]
+
+
+async def test_a_barred_cluster_is_not_taken_and_says_why(store):
+    question = Question(job(ranks=2), placement(job()), barred={"east": "has a Job of that name"})
+    answer = await placing(store, east=4, west=4).plan(question)
+    assert shards(answer) == {"west": (0, 2)}
+    verdicts = {each["name"]: each for each in answer.status["clusters"]}
+    assert verdicts["east"]["message"] == "has a Job of that name"
+
+
+@pytest.mark.parametrize(("phase", "free"), [("Holding", 2), ("QuotaHeld", 2), ("Queued", 4)])
+async def test_what_is_promised_to_plans_in_flight_is_not_given_twice(store, phase, free):
+    other = job("other", ranks=2)
+    plan = (await placing(store, east=4).plan(Question(other, placement(other)))).status
+    await store.create(JOBS, other)
+    await store.create(PLACEMENT.resource, placement(other, {**plan, "phase": phase}))
+    answer = await placing(store, east=4).plan(Question(job(ranks=4), placement(job())))
+    assert answer.placed is (free == 4)
+    answer = await placing(store, east=4).plan(Question(job(ranks=free), placement(job())))
+    assert answer.placed
+
+
+async def test_a_lost_shard_alone_is_placed_anew(store):
+    await store.create(PLACEMENT_POLICY.resource, policy())
+    first = (await placing(store, east=4, west=2).plan(Question(job(), placement(job())))).status
+    for shard in first["shards"]:
+        shard["state"] = "Running" if shard["cluster"] == "east" else "Lost"
+    question = Question(job(), placement(job(), first), lost=frozenset({"west"}))
+    answer = await placing(store, east=0, north=4).plan(question)
+    assert shards(answer) == {"east": (0, 4), "north": (4, 2)}
+    generations = {each["cluster"]: each["generation"] for each in answer.status["shards"]}
+    assert generations == {"east": 1, "north": 2}
+    states = {each["cluster"]: each["state"] for each in answer.status["shards"]}
+    assert states == {"east": "Running", "north": "Planned"}
+
+
+@pytest.mark.parametrize(
+    ("failover", "lease_s"), [({}, 15.0), ({"tolerate": "5m"}, 15.0), ({"tolerate": "40s"}, 40.0)]
+)
+async def test_the_lease_is_the_policys_or_the_gateways(store, failover, lease_s):
+    await store.create(PLACEMENT_POLICY.resource, policy(failover=failover))
+    answer = await placing(store, east=8).plan(Question(job(), placement(job())))
+    assert (answer.lease_s, answer.fencing) == (lease_s, "Controller")
+
+
+async def test_a_policy_that_does_not_exist_is_an_error(store):
+    labelled = job(metadata={"labels": {"fleet.dev/policy": "nowhere"}})
+    with pytest.raises(Invalid):
+        await placing(store, east=8).plan(Question(labelled, placement(labelled)))
+
+
+async def test_the_urgent_and_the_old_are_asked_about_first(store):
+    high = {"metadata": {"name": "high", "uid": "h"}, "value": 1000}
+    await store.create(
+        CLASSES, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **high}
+    )
+    urgent = job("c", priorityClassName="high")
+    old = job("b", metadata={"creationTimestamp": "2026-11-28T00:00:00Z"})
+    young = job("a")
+    ordered = placing(store).order([young, old, urgent])
+    assert [each["metadata"]["name"] for each in ordered] == ["c", "b", "a"]
