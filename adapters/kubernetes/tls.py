@@ -6,7 +6,7 @@ import os
 import ssl
 import tempfile
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 
@@ -15,6 +15,8 @@ from fleet.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
+
+_DESCRIPTORS: Final = "/proc/self/fd"
 
 
 def context(
@@ -61,11 +63,11 @@ def _no_password() -> str:
 @contextmanager
 def _named(content: bytes) -> Iterator[str]:
     """A path to `content` for an API that takes files only; in memory where the system can."""
-    if hasattr(os, "memfd_create"):
+    if hasattr(os, "memfd_create") and os.path.isdir(_DESCRIPTORS):
         handle = os.memfd_create("client", os.MFD_CLOEXEC)
         try:
             os.write(handle, content)
-            yield f"/proc/self/fd/{handle}"
+            yield f"{_DESCRIPTORS}/{handle}"
         finally:
             os.close(handle)
         return

@@ -9,6 +9,7 @@ import os
 import ssl
 import stat
 import sys
+import tempfile
 import textwrap
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -380,8 +381,10 @@ async def test_an_auth_provider_that_gives_nothing(wall):
         await Credentials(config(auth_provider=provided("unheard-of")), now=wall).current()
 
 
-def test_no_key_is_left_in_a_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+@pytest.mark.parametrize("descriptors", ["/proc/self/fd", "/nowhere"], ids=["proc", "no proc"])
+def test_no_key_is_left_in_a_file(tmp_path, monkeypatch, descriptors):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tls, "_DESCRIPTORS", descriptors)
     certificate, key = pair(START)
     tls.context(where="kc", authority=b"", insecure=False, certificate=certificate, key=key)
     assert list(tmp_path.iterdir()) == []
