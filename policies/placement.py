@@ -159,6 +159,9 @@ class PlacementStatus(Model):
     )
     lease: Duration = setting("5m", "How long a shard runs on without hearing from the fleet.")
     fencing: Fencing = setting("Controller", "What must have ended a lost shard.")
+    index_mode: Literal["Global", "Offset"] = setting(
+        "Global", "Whether pods have to be numbered over all clusters."
+    )
     failures: int = setting(
         0, "Failed pods of shards that are gone; they count against the restart budget."
     )

@@ -60,6 +60,12 @@ class Gang(Model):
     unit: int = setting(
         1, "Pods that stay together in one block, e.g. one tensor-parallel group.", ge=1
     )
+    index_mode: Literal["Global", "Offset"] = setting(
+        "Global",
+        "What a split Indexed Job asks of clusters: Global takes only those that number its pods "
+        "over all clusters; with Offset the program adds FLEET_INDEX_OFFSET itself where they do "
+        "not.",
+    )
     roles: Items[RoleRule] = setting(
         (), "Exceptions for single roles.", json_schema_extra=by_key("name")
     )

@@ -132,7 +132,7 @@ class Actor:
             numbered, why = await self._premises.numbers_globally(
                 remote, shard.cluster, workload.namespace
             )
-            if not numbered and not whole:
+            if not numbered and not whole and not record.offsets:
                 return Refused("NoGlobalIndex", why)
         priority_class, refused = await self._premises.hold_class(remote, shard.cluster, workload)
         if refused is not None:

@@ -40,7 +40,8 @@ class Answer:
     """The Placement's spec and status after the decision.
 
     `placed` says whether there is a plan: the status then has a higher generation, and its shards
-    cover every rank. `retry_after_s` is when to ask again if nothing changes before.
+    cover every rank. `offsets` is whether its program can add an offset to a local index.
+    `retry_after_s` is when to ask again if nothing changes before.
     """
 
     spec: Object
@@ -48,6 +49,7 @@ class Answer:
     placed: bool
     lease_s: float = 300.0
     fencing: Fencing = "Controller"
+    offsets: bool = False
     retry_after_s: float | None = None
 
 

@@ -95,6 +95,8 @@ class Record:
     fencing: Fencing = "Controller"
     failures: int = 0
     plane: str = ""
+    offsets: bool = False
+    """Whether programs add the offset to their index where a member cannot."""
 
     @property
     def ended(self) -> bool:
@@ -147,6 +149,7 @@ def read(status: Mapping[str, Any]) -> Record:
         fencing=status.get("fencing", "Controller"),
         failures=int(status.get("failures", 0)),
         plane=status.get("plane", ""),
+        offsets=status.get("indexMode") == "Offset",
     )
 
 
@@ -164,6 +167,7 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
         for field in _OF_A_PLAN:
             written.pop(field, None)
     lease = duration_text(timedelta(seconds=record.lease_s))
+    _set(written, "indexMode", "Offset" if record.offsets else None)
     return written | {"lease": lease, "fencing": record.fencing}
 
 

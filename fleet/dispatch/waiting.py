@@ -176,6 +176,7 @@ class Waiting:
             failures=before.failures,
             lease_s=answer.lease_s if answer.placed else before.lease_s,
             fencing=answer.fencing if answer.placed else before.fencing,
+            offsets=answer.offsets if answer.placed else before.offsets,
         )
         if answer.placed:
             _check(workload, before, after)

@@ -104,6 +104,7 @@ class Placing:
             placed=isinstance(decision, Plan),
             lease_s=self._lease_of(policy),
             fencing=policy.spec.failover.fencing,
+            offsets=policy.spec.gang.index_mode == "Offset",
             retry_after_s=None if isinstance(decision, Plan) else decision.retry_after_s,
         )
 

@@ -427,6 +427,7 @@ class Planner:
         self.belief: dict[str, int] = {}
         self.allowed = 2
         self.fencing = "Controller"
+        self.offsets = False
 
     def order(self, workloads: Any) -> list[Object]:
         return sorted(workloads, key=lambda obj: obj["metadata"]["name"])
@@ -469,7 +470,9 @@ class Planner:
             first += count
         shards.sort(key=lambda shard: shard["index"])
         status = {**before, "generation": generation, "shards": shards, "plane": "roce-1"}
-        return Answer(spec, status, placed=True, lease_s=LEASE_S, fencing=self.fencing)  # type: ignore[arg-type]
+        return Answer(
+            spec, status, placed=True, lease_s=LEASE_S, fencing=self.fencing, offsets=self.offsets
+        )  # type: ignore[arg-type]
 
     def _free(self, name: str) -> int:
         if name in self.belief:
@@ -794,7 +797,9 @@ class Fleet:
 
 
 def _rank(pod: Object) -> int:
-    return int(pod["metadata"]["annotations"]["fleet.dev/global-index"])
+    annotations = pod["metadata"]["annotations"]
+    local = int(annotations["batch.kubernetes.io/job-completion-index"])
+    return int(annotations["fleet.dev/index-offset"]) + local
 
 
 @pytest.fixture

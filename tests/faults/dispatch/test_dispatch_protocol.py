@@ -239,6 +239,24 @@ async def test_a_member_that_cannot_number_ranks_globally_is_not_split_into(flee
     assert fleet.starts == []
 
 
+async def test_with_index_mode_offset_the_program_adds_the_offset_where_the_member_cannot(fleet):
+    await fleet.join("east", room=4)
+    await fleet.join("west", room=4, numbers=False)
+    fleet.planner.offsets = True
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    gates = {
+        name: member.find("configmaps", f"train-g1-{name}-gate")["data"]
+        for name, member in fleet.members.items()
+    }
+    assert gates["east"]["FLEET_INDEX_OFFSET"] == "0"
+    assert gates["west"]["FLEET_INDEX_OFFSET"] == "4"
+    (pod, *_) = fleet.members["west"].all("pods")
+    names = {each["name"] for each in pod["spec"]["containers"][0]["env"]}
+    assert "FLEET_INDEX_OFFSET" in names and "RANK" not in names
+    assert {rank for *_, rank in fleet.starts} == {0, 1, 2, 3, 4, 5}
+
+
 def _native(name, *, node):
     spec = {"containers": [{"name": "main", "image": "x"}], "restartPolicy": "Always"}
     if node:

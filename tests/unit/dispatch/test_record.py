@@ -58,6 +58,7 @@ record_values = st.builds(
     lease_s=st.integers(1, 10_000).map(float),
     fencing=st.sampled_from(get_args(Fencing)),
     failures=st.integers(0, 5),
+    offsets=st.booleans(),
 )
 
 

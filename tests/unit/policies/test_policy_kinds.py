@@ -48,7 +48,7 @@ def test_files_as_a_user_writes_them(obj):
             PLACEMENT_POLICY,
             {
                 "mode": "One",
-                "gang": {"maxClusters": 2, "unit": 1},
+                "gang": {"maxClusters": 2, "unit": 1, "indexMode": "Global"},
                 "objective": {"spot": "Never"},
                 "failover": {
                     "tolerate": "5m", "fencing": "Controller", "neverBelow": "0%",
@@ -71,7 +71,7 @@ def test_what_is_left_out_is_filled_in(kind, spec):
 def test_what_is_given_stays_as_it_is():
     obj = made(PLACEMENT_POLICY, {"gang": {"unit": 8}, "clusters": {"tiers": [{"name": "own"}]}})
     PLACEMENT_POLICY.rules.default(obj)
-    assert obj["spec"]["gang"] == {"unit": 8, "maxClusters": 2}
+    assert obj["spec"]["gang"] == {"unit": 8, "maxClusters": 2, "indexMode": "Global"}
     assert obj["spec"]["clusters"]["tiers"] == [{"name": "own"}]
 
 
