@@ -9,13 +9,15 @@ import aiohttp
 import orjson
 import pytest
 
+PORT = 7007  # an unprivileged one: members run as anybody
 ECHO = (
     "import asyncio, os\n"
     "async def echo(r, w):\n"
     "    while d := await r.read(999):\n"
     "        w.write(d.upper())\n"
     "async def main():\n"
-    "    await (await asyncio.start_server(echo, os.environ['FLEET_POD_IP'], 7)).serve_forever()\n"
+    "    address = os.environ['FLEET_POD_IP']\n"
+    f"    await (await asyncio.start_server(echo, address, {PORT})).serve_forever()\n"
     "asyncio.run(main())\n"
 )
 
@@ -149,20 +151,22 @@ async def test_a_log_is_followed_to_its_end(api, session, pod):
 
 
 async def test_a_port_is_forwarded(api, session, pod):
-    probe = {"readinessProbe": {"tcpSocket": {"port": 7}, "periodSeconds": 1}}
+    probe = {"readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1}}
     await api.create("pods", pod("p", sys.executable, "-c", ECHO, container=probe))
     await api.until_one(
         "pods", "p", lambda found: found["status"].get("containerStatuses", [{}])[0].get("ready")
     )
-    path = "/api/v1/namespaces/default/pods/p/portforward?ports=7"
-    async with session.ws_connect(path, protocols=("v4.channel.k8s.io",)) as socket:
-        assert await socket.receive_bytes() == b"\0\7\0"
-        assert await socket.receive_bytes() == b"\1\7\0"
+    path = "/api/v1/namespaces/default/pods/p/portforward"
+    async with session.ws_connect(
+        f"{path}?ports={PORT}", protocols=("v4.channel.k8s.io",)
+    ) as socket:
+        assert await socket.receive_bytes() == b"\0" + PORT.to_bytes(2, "little")
+        assert await socket.receive_bytes() == b"\1" + PORT.to_bytes(2, "little")
         await socket.send_bytes(b"\0hello")
         assert await socket.receive_bytes() == b"\0HELLO"
     async with session.ws_connect(
-        path.replace("=7", "=8"), protocols=("v4.channel.k8s.io",)
+        f"{path}?ports={PORT + 1}", protocols=("v4.channel.k8s.io",)
     ) as bad:
         await bad.receive_bytes()
         await bad.receive_bytes()
-        assert b"error forwarding port 8" in await bad.receive_bytes()
+        assert f"error forwarding port {PORT + 1}".encode() in await bad.receive_bytes()
