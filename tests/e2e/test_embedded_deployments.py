@@ -267,8 +267,19 @@ def done(found: Object, image: str, replicas: int) -> bool:
         and found["pods"] == ({image: replicas} if replicas else {})
         and not status["terminatingReplicas"]
         and it["annotations"].get(REVISION) == new["annotations"][REVISION]
-        and all(s["observed"] for s in found["sets"])
         and it["observed"]
+    )
+
+
+def at_rest(found: Object) -> bool:
+    """Whether a set has counted its pods since the last one came or went.
+
+    The pass that observes a new size counts what was there before it acted.
+    """
+    status = found["status"]
+    return found["observed"] and (status["replicas"], status.get("terminatingReplicas", 0)) == (
+        found["replicas"],
+        0,
     )
 
 
@@ -284,7 +295,6 @@ def stuck(found: Object, old: int, new: int) -> bool:
         and it["status"]["replicas"] == old + new
         and it["observed"]
         and not it["status"]["terminatingReplicas"]
-        and all(s["observed"] for s in found["sets"])
     )
 
 
@@ -312,7 +322,7 @@ async def story(api: Api) -> AsyncIterator[tuple[str, Object]]:
         async with asyncio.timeout(45):
             while True:
                 found = await view(api)
-                if what(found):
+                if what(found) and all(at_rest(s) for s in found["sets"]):
                     return found
                 await asyncio.sleep(0.05)
 
@@ -353,7 +363,6 @@ async def story(api: Api) -> AsyncIterator[tuple[str, Object]]:
                 and reason(v["deployments"][0]) == "DeploymentPaused"
                 and v["deployments"][0]["status"].get("replicas") == 3
                 and not v["deployments"][0]["status"]["terminatingReplicas"]
-                and all(s["observed"] for s in v["sets"])
                 and served(v, 3)
             )
         ),

@@ -322,12 +322,21 @@ def _same_shape(body: Any) -> Any:
         items = [{k: v for k, v in item.items() if k not in named} for item in items]
         return {**body, "items": items}
     if isinstance(details := body.get("details"), dict) and "causes" in details:
-        causes: list[Any] = []
-        for cause in details["causes"]:
-            if cause not in causes:
-                causes.append(cause)
-        return {**body, "details": {**details, "causes": causes}}
+        once = {(c.get("field", ""), c["message"]): c for c in details["causes"]}
+        causes = [once[key] for key in sorted(once)]
+        message = _in_order(body["message"], [f"{field}: {said}" for field, said in sorted(once)])
+        return {**body, "message": message, "details": {**details, "causes": causes}}
     return body
+
+
+def _in_order(message: str, causes: list[str]) -> str:
+    """A message that lists exactly these causes, listing them in their order.
+
+    Upstream walks the properties of a custom resource in an order of chance.
+    """
+    head, opened, listed = message.partition(": [")
+    same = opened and sorted(f"{', '.join(causes)}]") == sorted(listed)
+    return f"{head}: [{', '.join(causes)}]" if same else message
 
 
 def mask(value: Any, key: str = "") -> Any:
