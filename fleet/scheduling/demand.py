@@ -92,16 +92,16 @@ def demand_of(
     causes: list[Cause] = []
     match workload.kind:
         case "Job":
-            template, pods, field = spec.get("template") or {}, _job_pods(spec), "spec.parallelism"
+            pods, field = _job_pods(spec), "spec.parallelism"
         case "Deployment":
-            template, field = spec.get("template") or {}, "spec.replicas"
-            pods = int(spec.get("replicas", 1))
+            pods, field = int(spec.get("replicas", 1)), "spec.replicas"
         case "Pod":
-            template, pods, field = obj, 1, "spec"
+            pods, field = 1, "spec"
         case _:
             raise _invalid(workload, [Cause("FieldValueNotSupported", _cannot(workload), "kind")])
     if pods < 1:
         causes.append(Cause("FieldValueInvalid", "asks for no pods: nothing to place", field))
+    template = template_of(obj)
     pod_spec: Object = template.get("spec") or {}
     kind = _pod_kind(template, causes)
     role = _role(policy, pods, kind, causes) if kind is not None else None
@@ -132,6 +132,23 @@ def workload_of(obj: Object) -> Workload:
         name=str(metadata.get("name", "")),
         uid=str(metadata.get("uid", "")),
     )
+
+
+def template_of(obj: Object) -> Object:
+    """What its pods are made of: an object with metadata and spec. A Pod is its own."""
+    if obj.get("kind") == "Pod":
+        return obj
+    template: Object = (obj.get("spec") or {}).get("template") or {}
+    return template
+
+
+def pod_kind_of(obj: Object) -> PodKind:
+    """What each of its pods asks for. Raises Invalid where that cannot be read."""
+    causes: list[Cause] = []
+    kind = _pod_kind(template_of(obj), causes)
+    if kind is None:
+        raise _invalid(workload_of(obj), causes)
+    return kind
 
 
 def _job_pods(spec: Object) -> int:

@@ -8,6 +8,7 @@ A value: each change makes a new ledger. It can be made anew from the plans in f
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.capacity import Capacity, PodKind
     from fleet.scheduling.clusters import Cluster
-    from fleet.scheduling.placement import Plan
+    from fleet.scheduling.placement import Shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,51 +38,45 @@ class Ledger:
 
     entries: Mapping[ShardKey, Reservation] = field(default_factory=lambda: MappingProxyType({}))
 
-    def reserve(self, plan: Plan) -> Ledger:
-        """With the shards that this generation of the plan added; doing so twice changes nothing.
+    @classmethod
+    def of(cls, ledgers: Iterable[Ledger]) -> Ledger:
+        """All of them as one."""
+        entries: dict[ShardKey, Reservation] = {}
+        for each in ledgers:
+            entries.update(each.entries)
+        return cls(MappingProxyType(entries))
 
-        Shards that were kept stand in the ledger under the generation that added them.
-        """
-        workload = plan.demand.workload
+    def reserve(self, uid: str, kind: PodKind, shards: Iterable[Shard]) -> Ledger:
+        """With shards of a workload whose pods are of a kind; doing so twice changes nothing."""
         added = {
-            ShardKey(workload.uid, shard.generation, shard.cluster): Reservation(
-                shard.pods, plan.demand.role.kind, shard.blocks
+            ShardKey(uid, shard.generation, shard.cluster): Reservation(
+                shard.pods, kind, shard.blocks
             )
-            for shard in plan.shards
-            if shard.generation == plan.generation
+            for shard in shards
         }
         return Ledger(MappingProxyType({**self.entries, **added}))
 
-    def release(
-        self, uid: str, *, generation: int | None = None, cluster: str | None = None
-    ) -> Ledger:
-        """Without a workload's reservations; of one generation or one member only, where given."""
-        left = {
-            key: entry
-            for key, entry in self.entries.items()
-            if key.uid != uid
-            or (generation is not None and key.generation != generation)
-            or (cluster is not None and key.cluster != cluster)
-        }
-        return self if len(left) == len(self.entries) else Ledger(MappingProxyType(left))
-
-    def settle(self, capacities: Mapping[str, Capacity]) -> Ledger:
-        """Without the reservations whose pods were all seen bound."""
-        left = {
-            key: entry
-            for key, entry in self.entries.items()
-            if key.cluster not in capacities or _outstanding(key, entry, capacities[key.cluster])
-        }
+    def release(self, uid: str) -> Ledger:
+        """Without a workload's reservations."""
+        left = {key: entry for key, entry in self.entries.items() if key.uid != uid}
         return self if len(left) == len(self.entries) else Ledger(MappingProxyType(left))
 
     def deduct(self, cluster: str, capacity: Capacity) -> Capacity:
-        """What is left of a member's capacity for new decisions."""
-        for key in sorted(self.entries, key=lambda each: (each.uid, each.generation)):
-            if key.cluster == cluster:
-                entry = self.entries[key]
-                pods = _outstanding(key, entry, capacity)
-                if pods:
-                    capacity = capacity.without(entry.kind, pods, blocks=dict(entry.blocks))
+        """What is left of a member's capacity for new decisions.
+
+        Pods of a kind are taken off together: a crowd of promises costs no more than its kinds do.
+        """
+        wanted: Counter[tuple[PodKind, bool]] = Counter()
+        blocks: defaultdict[PodKind, Counter[str]] = defaultdict(Counter)
+        there = [key for key in self.entries if key.cluster == cluster]
+        for key in sorted(there, key=lambda each: (each.uid, each.generation)):
+            entry = self.entries[key]
+            if pods := _outstanding(key, entry, capacity):
+                wanted[entry.kind, bool(entry.blocks)] += pods
+                if entry.blocks:
+                    blocks[entry.kind].update(dict(entry.blocks))
+        for (kind, placed), pods in wanted.items():
+            capacity = capacity.without(kind, pods, blocks=blocks[kind] if placed else None)
         return capacity
 
     def deducted(self, clusters: Iterable[Cluster]) -> tuple[Cluster, ...]:

@@ -1,24 +1,25 @@
 """One workload through all steps: policy, demand, promises, placement, record.
 
-A pure function of what the fleet is at one time, so that it can be asked without acting as well.
-The promises are read off the Placements in flight, which hold every decision that was made; nothing
-is remembered between two questions, and a restart changes nothing. Whoever asks stores the answer
-before the next question. Next step: `fleet.dispatch`.
+Pure functions of what the fleet is at one time, so that they can be asked without acting as well.
+The promises are read off the Placements in flight, which hold every decision that was made: nothing
+is remembered between two questions, and a restart changes nothing. `fleet.gateway.placing` gathers
+the values and asks for `fleet.dispatch`, which stores each answer before the next question.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import Cause, Invalid
-from fleet.scheduling.demand import demand_of, workload_of
+from fleet.scheduling.demand import demand_of, pod_kind_of, template_of, workload_of
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.price import Prices
-from fleet.scheduling.record import placement_of, plan_of, status_of
+from fleet.scheduling.record import plan_of, shards_of, spec_of, status_of
 from fleet.scheduling.selection import select
+from policies.placement_policy import Failover
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.selection import Policy
-    from policies.placement import Fencing
 
 Object = dict[str, Any]
 
-_IN_FLIGHT: Final = frozenset({"QuotaHeld", "Holding", "Committed", "Running"})
+_IN_FLIGHT: Final = frozenset({"QuotaHeld", "Holding", "Committed", "Running", "Lost"})
 _PROMISED: Final = frozenset({"Planned", "Holding", "Held", "Committed"})
+_DEFAULT_LEASE: Final = Failover.model_validate({}).tolerate
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,17 @@ class Fleet:
     prices: Prices = field(default_factory=Prices)
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of the priority classes, by name."""
+    lease: timedelta = _DEFAULT_LEASE
+    """Of workloads whose policy leaves it at the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The Placement's spec and status after a decision, and what follows from the policy."""
+    """The Placement's spec and status after a decision, and the rules it was made under.
+
+    `policy` is as it was applied: in one cluster where the workload cannot be split, and with the
+    fleet's lease where it names no other. What `warnings` say of the workload is in the status too.
+    """
 
     decision: Plan | Refusal
     policy: Policy
@@ -61,15 +68,7 @@ class Decided:
 
     @property
     def retry_after_s(self) -> float | None:
-        return self.decision.retry_after_s if isinstance(self.decision, Refusal) else None
-
-    @property
-    def lease_s(self) -> float:
-        return self.policy.spec.failover.tolerate.total_seconds()
-
-    @property
-    def fencing(self) -> Fencing:
-        return self.policy.spec.failover.fencing
+        return None if isinstance(self.decision, Plan) else self.decision.retry_after_s
 
 
 def decide(
@@ -94,14 +93,11 @@ def decide(
     Raises Invalid for a workload, policy or resize that nobody could place.
     """
     selection = select(workload, fleet.policies)
-    demand = demand_of(workload, selection.policy.spec, priorities=fleet.priorities)
-    warnings = [*selection.warnings, *fleet.prices.warnings]
-    if unsplittable and demand.policy.mode != "One":
-        whole = demand.policy.model_copy(update={"mode": "One"})
-        demand = replace(demand, policy=whole)
-        warnings.append(f"it has to stay in one cluster: {unsplittable}")
+    policy, notes = _applied(selection.policy, fleet.lease, unsplittable)
+    notes = (*selection.warnings, *notes)
+    demand = demand_of(workload, policy.spec, priorities=fleet.priorities)
     before: Object = (placement or {}).get("status") or {}
-    queued_at = _moment(before.get("queuedAt")) or _moment(_created(workload)) or now
+    queued_at = _moment(before.get("queuedAt")) or now
     ledger = promises.release(demand.workload.uid)
     clusters = ledger.deducted(_barred(fleet.clusters, barred or {}))
     generation = int(before.get("generation", 0)) + 1
@@ -117,42 +113,38 @@ def decide(
         decision = place(
             demand, clusters,
             generation=generation, now_s=now_s, prices=fleet.prices, waited_s=waited_s,
-            incumbents=[shard["cluster"] for shard in before.get("shards") or ()],
+            incumbents=_ran_in(before),
         )  # fmt: skip
-    if isinstance(decision, Refusal) and unsplittable and selection.policy.spec.mode != "One":
-        message = f"{decision.message}; it has to stay in one cluster: {unsplittable}"
-        decision = replace(decision, message=message)
+    status = status_of(decision, now=now, queued_at=queued_at, before=before)
+    if notes:
+        status["message"] = "; ".join(filter(None, (status.get("message"), *notes)))
     return Decided(
         decision=decision,
-        policy=selection.policy,
-        spec=placement_of(demand, selection.policy)["spec"],
-        status=status_of(decision, now=now, queued_at=queued_at, before=before),
-        warnings=tuple(warnings),
+        policy=policy,
+        spec=spec_of(demand.workload, policy),
+        status=status,
+        warnings=(*notes, *fleet.prices.warnings),
     )
 
 
-def promises_of(placed: Iterable[tuple[Object, Object]], fleet: Fleet) -> Ledger:
-    """What all Placements in flight promise; each comes with its workload.
+def promises_of(placement: Object, workload: Object) -> Ledger:
+    """What a Placement promises that may not be seen yet; all that are in flight together are the
+    `promises` to decide with.
 
+    Policies have no say in it: what was decided under one that is gone is promised none the less.
     A workload that cannot be read any more promises nothing: nobody will start it.
     """
-    ledger = Ledger()
-    for placement, workload in placed:
-        status: Object = placement.get("status") or {}
-        if status.get("phase") not in _IN_FLIGHT:
-            continue
-        try:
-            policy = select(workload, fleet.policies).policy.spec
-            demand = demand_of(workload, policy, priorities=fleet.priorities)
-            plan = plan_of(placement, demand)
-        except Invalid:
-            continue
-        states = {each["cluster"]: each.get("state", "Planned") for each in status["shards"]}
-        for shard in plan.shards if plan is not None else ():
-            if plan is not None and states[shard.cluster] in _PROMISED:
-                alone = replace(plan, generation=shard.generation, shards=(shard,))
-                ledger = ledger.reserve(alone)
-    return ledger
+    status: Object = placement.get("status") or {}
+    if status.get("phase") not in _IN_FLIGHT:
+        return Ledger()
+    shards = status.get("shards") or ()
+    states = {each.get("cluster"): each.get("state", "Planned") for each in shards}
+    try:
+        kind = pod_kind_of(workload)
+        promised = [each for each in shards_of(placement) if states[each.cluster] in _PROMISED]
+    except Invalid:
+        return Ledger()
+    return Ledger().reserve(workload_of(workload).uid, kind, promised)
 
 
 def in_order(
@@ -174,13 +166,31 @@ def in_order(
 
 
 def _priority(obj: Object, priorities: Mapping[str, int]) -> int:
-    spec: Object = obj.get("spec") or {}
-    template = obj if obj.get("kind") == "Pod" else spec.get("template") or {}
-    pod_spec: Object = template.get("spec") or {}
+    pod_spec: Object = template_of(obj).get("spec") or {}
     given = pod_spec.get("priority")
     return int(
         priorities.get(pod_spec.get("priorityClassName") or "", 0) if given is None else given
     )
+
+
+def _applied(policy: Policy, lease: timedelta, unsplittable: str) -> tuple[Policy, tuple[str, ...]]:
+    """The policy as it applies to the workload, and what its user has to know of that."""
+    spec, notes = policy.spec, list[str]()
+    if spec.failover.tolerate == _DEFAULT_LEASE:
+        failover = spec.failover.model_copy(update={"tolerate": lease})
+        spec = spec.model_copy(update={"failover": failover})
+    if unsplittable and spec.mode != "One":
+        spec = spec.model_copy(update={"mode": "One"})
+        notes.append(f"kept in one cluster: {unsplittable}")
+    return replace(policy, spec=spec), tuple(notes)
+
+
+def _ran_in(before: Object) -> list[str]:
+    """Where it is, or was placed last: dispatch takes the shards out of a record that waits for
+    another plan, the verdicts stay."""
+    there = [each["cluster"] for each in before.get("shards") or ()]
+    verdicts = before.get("clusters") or ()
+    return there or [each["name"] for each in verdicts if each.get("verdict") == "Used"]
 
 
 def _barred(clusters: Iterable[Cluster], barred: Mapping[str, str]) -> list[Cluster]:

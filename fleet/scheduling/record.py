@@ -15,17 +15,16 @@ from fleet.scheduling.numbering import Interval
 from fleet.scheduling.placement import Plan, Refusal, Shard
 from fleet.scheduling.requests import PODS, quantity_text
 from policies import PLACEMENT
-from policies.placement import name_of
 from policies.scalars import amount_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from fleet.scheduling.demand import Demand, Role
+    from fleet.scheduling.demand import Demand, Role, Workload
     from fleet.scheduling.placement import Verdict
     from fleet.scheduling.selection import Policy
-    from policies.placement import Phase
+    from policies.placement import PlacementStatus
 
 Object = dict[str, Any]
 
@@ -39,38 +38,16 @@ _RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "cost")
 _PLANNED: Final = frozenset({*_RUNNING, "message", "priority"})
 
 
-def placement_of(demand: Demand, policy: Policy) -> Object:
-    """The Placement of a workload, without a status: what is created first.
-
-    It is owned by the workload, so that it goes when the workload goes.
-    """
-    workload = demand.workload
+def spec_of(workload: Workload, policy: Policy) -> Object:
+    """The spec of a workload's Placement: what is placed, and under which policy."""
     return {
-        "apiVersion": PLACEMENT.resource.api_version,
-        "kind": PLACEMENT.name,
-        "metadata": {
-            "name": name_of(workload.kind, workload.name),
-            "namespace": workload.namespace,
-            "ownerReferences": [
-                {
-                    "apiVersion": workload.api_version,
-                    "kind": workload.kind,
-                    "name": workload.name,
-                    "uid": workload.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+        "workload": {
+            "apiVersion": workload.api_version,
+            "kind": workload.kind,
+            "name": workload.name,
+            "uid": workload.uid,
         },
-        "spec": {
-            "workload": {
-                "apiVersion": workload.api_version,
-                "kind": workload.kind,
-                "name": workload.name,
-                "uid": workload.uid,
-            },
-            "policy": {"namespace": policy.namespace, "name": policy.name},
-        },
+        "policy": {"namespace": policy.namespace, "name": policy.name},
     }
 
 
@@ -80,19 +57,18 @@ def status_of(
     now: datetime,
     queued_at: datetime,
     before: Mapping[str, Any] | None = None,
-    phase: Phase | None = None,
 ) -> Object:
     """The whole status after a decision; `before` is the status it replaces.
 
-    Without `phase`: a plan is QuotaHeld, a refusal is Queued. Written again with nothing new it
-    is equal to `before`.
+    A plan is QuotaHeld, a refusal is Queued. Written again with nothing new it is equal to
+    `before`.
     """
     before = before or {}
     failover = decision.demand.policy.failover
     status: Object = {
         **{name: value for name, value in before.items() if name not in _PLANNED},
         "generation": int(before.get("generation", 0)),
-        "phase": phase or ("QuotaHeld" if isinstance(decision, Plan) else "Queued"),
+        "phase": "QuotaHeld" if isinstance(decision, Plan) else "Queued",
         "mode": decision.demand.policy.mode,
         "queuedAt": before.get("queuedAt") or _time(queued_at),
         "roles": [_role(each) for each in decision.demand.roles],
@@ -127,7 +103,27 @@ def plan_of(placement: Mapping[str, Any], demand: Demand) -> Plan | None:
     if not status.get("shards"):
         return None
     typed = PLACEMENT.parse({"spec": placement["spec"], "status": status}).status
-    shards = tuple(
+    return Plan(
+        demand=demand,
+        generation=typed.generation,
+        domain=typed.plane,
+        shards=_shards(typed),
+        verdicts=(),
+        why_several=typed.why_several,
+        currency=typed.cost.currency,
+    )
+
+
+def shards_of(placement: Mapping[str, Any]) -> tuple[Shard, ...]:
+    """The parts that a Placement has, by number, without asking for what the workload demands."""
+    shards = (placement.get("status") or {}).get("shards") or ()
+    return _shards(
+        PLACEMENT.parse({"spec": placement["spec"], "status": {"shards": shards}}).status
+    )
+
+
+def _shards(status: PlacementStatus) -> tuple[Shard, ...]:
+    return tuple(
         Shard(
             cluster=each.cluster,
             index=each.index,
@@ -137,16 +133,7 @@ def plan_of(placement: Mapping[str, Any], demand: Demand) -> Plan | None:
             billing=each.billing,
             per_hour=each.per_hour,
         )
-        for each in sorted(typed.shards, key=lambda shard: shard.index)
-    )
-    return Plan(
-        demand=demand,
-        generation=typed.generation,
-        domain=typed.plane,
-        shards=shards,
-        verdicts=(),
-        why_several=typed.why_several,
-        currency=typed.cost.currency,
+        for each in sorted(status.shards, key=lambda shard: shard.index)
     )
 
 

@@ -18,6 +18,7 @@ from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 from policies import PLACEMENT, PLACEMENT_POLICY
+from policies.placement import name_of
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -70,15 +71,19 @@ def job(name: str = "train", ranks: int = 6, **more: Any) -> dict[str, Any]:
 def placement(workload: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, Any]:
     metadata = workload["metadata"]
     told = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
+        "apiVersion": workload["apiVersion"],
+        "kind": workload["kind"],
         "name": metadata["name"],
         "uid": metadata["uid"],
     }
     return {
         "apiVersion": "fleet.dev/v1alpha1",
         "kind": "Placement",
-        "metadata": {"name": f"job-{metadata['name']}", "namespace": "payments", "uid": "p"},
+        "metadata": {
+            "name": name_of(workload["kind"], metadata["name"]),
+            "namespace": "payments",
+            "uid": "p",
+        },
         "spec": {"workload": told},
         "status": status or {},
     }
@@ -155,6 +160,96 @@ async def test_what_is_promised_to_plans_in_flight_is_not_given_twice(store, pha
     assert answer.placed
 
 
+async def in_flight(store: ObjectStore, other: dict[str, Any], **changes: Any) -> None:
+    """A workload whose plan has four places of east promised."""
+    plan = (await placing(store, east=4).plan(Question(other, placement(other)))).status
+    await store.create(builtin.by_kind(other["apiVersion"], other["kind"]), other)
+    await store.create(PLACEMENT.resource, placement(other, {**plan, **changes}))
+
+
+@pytest.mark.parametrize(("state", "free"), [("Held", 2), ("Committed", 2), ("Running", 4)])
+async def test_a_promise_lasts_until_its_shard_runs(store, state, free):
+    other = job("other", ranks=2)
+    plan = (await placing(store, east=4).plan(Question(other, placement(other)))).status
+    shard = {**plan["shards"][0], "state": state}
+    await in_flight(store, other, phase="Running", shards=[shard])
+    for ranks in (free, free + 1):
+        question = Question(job(ranks=ranks), placement(job()))
+        assert (await placing(store, east=4).plan(question)).placed is (ranks == free)
+
+
+async def test_a_pod_in_flight_has_its_promise_like_a_job(store):
+    container = {"name": "main", "image": "x", "resources": {"requests": {GPU: "3"}}}
+    metadata = {"name": "solo", "namespace": "payments", "uid": "uid-solo"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    await in_flight(store, pod | {"spec": {"containers": [container]}})
+    asks = placing(store, east=4)
+    assert not (await asks.plan(Question(job(ranks=2), placement(job())))).placed
+    assert (await asks.plan(Question(job(ranks=1), placement(job())))).placed
+
+
+async def test_promises_follow_the_placement_and_its_workload(store):
+    """What was read once is read again when either changes, and is forgotten with them."""
+    asks = placing(store, east=4)
+    other = job("other", ranks=2)
+
+    async def free() -> int:
+        for ranks in (4, 3, 2, 1):
+            if (await asks.plan(Question(job(ranks=ranks), placement(job())))).placed:
+                return ranks
+        return 0
+
+    async def put(resource, obj: dict[str, Any]) -> None:
+        entry = store.get(resource, "payments", obj["metadata"]["name"])
+        await store.update(resource, {**entry.parse(), **obj}, expected=entry.revision)
+
+    async def take(resource, name: str) -> None:
+        entry = store.get(resource, "payments", name)
+        await store.delete(resource, namespace="payments", name=name, expected=entry.revision)
+
+    assert await free() == 4
+    await in_flight(store, other)
+    assert await free() == 2
+    placed = placement(
+        other, store.get(PLACEMENT.resource, "payments", "job-other").parse()["status"]
+    )
+    await put(PLACEMENT.resource, placed | {"status": placed["status"] | {"phase": "Succeeded"}})
+    assert await free() == 4
+    await put(PLACEMENT.resource, placed)
+    assert await free() == 2
+    wider = job("other", ranks=2)
+    wider["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = {GPU: "2"}
+    await put(JOBS, wider)
+    assert await free() == 0
+    await take(JOBS, "other")
+    assert await free() == 4
+    await store.create(JOBS, job("other", ranks=2, metadata={"uid": "another"}))
+    assert await free() == 4
+    await take(JOBS, "other")
+    await store.create(JOBS, other)
+    assert await free() == 2
+    await take(PLACEMENT.resource, "job-other")
+    assert await free() == 4
+
+
+async def test_a_size_that_changed_is_refused_while_a_part_is_placed_anew(store):
+    await store.create(PLACEMENT_POLICY.resource, policy())
+    first = (await placing(store, east=4, west=2).plan(Question(job(), placement(job())))).status
+    question = Question(job(ranks=4), placement(job(), first), lost=frozenset({"west"}))
+    with pytest.raises(Invalid, match="4 ranks, 6 were placed"):
+        await placing(store, east=4, west=4).plan(question)
+
+
+async def test_it_goes_back_to_where_it_was_if_nothing_speaks_against_it(store):
+    barred = {"east": "has a Job of that name"}
+    question = Question(job(ranks=2), placement(job()), barred=barred)
+    first = (await placing(store, east=4, west=4).plan(question)).status
+    waiting = {name: value for name, value in first.items() if name != "shards"}
+    question = Question(job(ranks=2), placement(job(), waiting))
+    answer = await placing(store, east=4, west=4).plan(question)
+    assert shards(answer) == {"west": (0, 2)}
+
+
 async def test_a_lost_shard_alone_is_placed_anew(store):
     await store.create(PLACEMENT_POLICY.resource, policy())
     first = (await placing(store, east=4, west=2).plan(Question(job(), placement(job())))).status
@@ -192,5 +287,10 @@ async def test_the_urgent_and_the_old_are_asked_about_first(store):
     urgent = job("c", priorityClassName="high")
     old = job("b", metadata={"creationTimestamp": "2026-11-28T00:00:00Z"})
     young = job("a")
-    ordered = placing(store).order([young, old, urgent])
-    assert [each["metadata"]["name"] for each in ordered] == ["c", "b", "a"]
+    queued, others = job("z"), job("y")
+    for each, uid in ((queued, "uid-z"), (others, "another")):
+        waits = placement(each, {"queuedAt": "2026-11-28T12:00:00Z"})
+        waits["spec"]["workload"]["uid"] = uid
+        await store.create(PLACEMENT.resource, waits)
+    ordered = placing(store).order([others, young, old, queued, urgent])
+    assert [each["metadata"]["name"] for each in ordered] == ["c", "b", "z", "a", "y"]

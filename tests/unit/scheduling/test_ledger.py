@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.ledger import Ledger
-from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
+from fleet.scheduling.numbering import Interval
+from fleet.scheduling.placement import Plan, Refusal, Shard, place
 
 SPLIT = {"mode": "Split"}
 
 
 def decide(demand, fleet, ledger, generation=1):
     return place(demand, ledger.deducted(fleet), generation=generation, now_s=0.0)
+
+
+def reserve(ledger, plan):
+    demand = plan.demand
+    return ledger.reserve(demand.workload.uid, demand.role.kind, plan.shards)
 
 
 def test_twenty_requests_at_once_go_only_where_there_is_room(build):
@@ -23,7 +32,7 @@ def test_twenty_requests_at_once_go_only_where_there_is_room(build):
         decision = decide(build.demand(1, name=f"job-{number}"), fleet, ledger)
         if isinstance(decision, Plan):
             landed += [shard.cluster for shard in decision.shards]
-            ledger = ledger.reserve(decision)
+            ledger = reserve(ledger, decision)
         else:
             refused += 1
     assert {name: landed.count(name) for name in landed} == {f"c{i}": 2 for i in range(5)}
@@ -38,14 +47,14 @@ def test_many_that_fail_over_together_do_not_all_see_the_same_room(build):
         decision = decide(build.demand(1, name=f"app-{number}"), fleet, ledger)
         assert isinstance(decision, Plan)
         landed += [shard.cluster for shard in decision.shards]
-        ledger = ledger.reserve(decision)
+        ledger = reserve(ledger, decision)
     assert (landed.count("big"), landed.count("small")) == (10, 5)
 
 
 def test_a_promise_is_deducted_until_its_pods_are_seen(build):
     cluster = build.cluster("east", 8)
     plan = decide(build.demand(4), [cluster], Ledger())
-    ledger = Ledger().reserve(plan)
+    ledger = reserve(Ledger(), plan)
 
     def seen(bound, phase="Running"):
         labels = {"fleet.dev/workload-uid": "uid-train", "fleet.dev/generation": "1"}
@@ -56,48 +65,50 @@ def test_a_promise_is_deducted_until_its_pods_are_seen(build):
         capacity = capacity_of([build.node("n0", 8)], pods, as_of_s=0.0)
         (there,) = ledger.deducted([replace(cluster, capacity=capacity)])
         rooms = there.capacity.rooms(plan.demand.role.kind)
-        return sum(room.pods for room in rooms), len(ledger.settle({"east": capacity}).entries)
+        return sum(room.pods for room in rooms)
 
-    assert seen(0) == (4, 1)
-    assert seen(3) == (4, 1)
-    assert seen(4) == (4, 0)
-    assert seen(4, "Succeeded") == (8, 0)
+    assert [seen(0), seen(3), seen(4), seen(4, "Succeeded")] == [4, 4, 4, 8]
 
 
 def test_reserving_twice_is_reserving_once(build):
     plan = decide(build.demand(4), [build.cluster("east", 8)], Ledger())
-    once = Ledger().reserve(plan)
-    assert once.reserve(plan) == once
+    once = reserve(Ledger(), plan)
+    assert reserve(once, plan) == once
 
 
-def test_release_by_workload_generation_and_cluster(build):
+def test_ledgers_together_and_without_one_workload(build):
     fleet = [build.cluster("a", 2), build.cluster("b", 2), build.cluster("c", 2)]
-    plan = decide(build.demand(4, SPLIT), fleet, Ledger())
-    other = decide(build.demand(1, name="other"), fleet, Ledger())
-    ledger = Ledger().reserve(plan).reserve(other)
+    train = reserve(Ledger(), decide(build.demand(4, SPLIT), fleet, Ledger()))
+    other = reserve(Ledger(), decide(build.demand(1, name="other"), fleet, Ledger()))
+    ledger = Ledger.of([train, other])
     assert len(ledger.entries) == 3
-    assert len(ledger.release("uid-train").entries) == 1
-    assert len(ledger.release("uid-train", cluster="a").entries) == 2
-    assert ledger.release("uid-train", generation=2) is ledger
+    assert ledger.release("uid-train") == other
     assert ledger.release("nobody") is ledger
 
 
-def test_a_new_generation_reserves_only_what_it_adds(build):
-    fleet = [build.cluster("a", 2), build.cluster("b", 2)]
-    plan = decide(build.demand(4, SPLIT), fleet, Ledger())
-    ledger = Ledger().reserve(plan).release("uid-train", cluster="b")
-    again = replace_shards(plan, {"b"}, [fleet[0], build.cluster("c", 2)], generation=2, now_s=0.0)
-    assert isinstance(again, Plan)
-    keys = {(key.cluster, key.generation) for key in ledger.reserve(again).entries}
-    assert keys == {("a", 1), ("c", 2)}
-    # What a kept shard was promised may have been seen, and settled, long ago.
-    keys = {(key.cluster, key.generation) for key in Ledger().reserve(again).entries}
-    assert keys == {("c", 2)}
+@given(
+    promised=st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=6),
+    sizes=st.lists(st.integers(0, 6), min_size=1, max_size=4),
+)
+def test_promises_taken_off_together_are_those_taken_off_one_by_one(build, promised, sizes):
+    capacity = build.cluster("a", sizes).capacity
+    one, two = (
+        build.demand(1).role.kind,
+        build.demand(1, requests={"nvidia.com/gpu": "2"}).role.kind,
+    )
+    ledger, alone = Ledger(), capacity
+    for number, (pods, small) in enumerate(sorted(promised, key=lambda each: each[1])):
+        kind = one if small else two
+        shard = Shard("a", 0, 1, (Interval("worker", 0, pods),))
+        ledger = ledger.reserve(f"uid-{number}", kind, [shard])
+        alone = alone.without(kind, pods)
+    together = ledger.deduct("a", capacity)
+    assert [each.free for each in together.nodes] == [each.free for each in alone.nodes]
 
 
 def test_what_another_plan_was_promised_is_not_free(build):
     fleet = [build.cluster("a", 4), build.cluster("b", 2)]
-    ledger = Ledger().reserve(decide(build.demand(3, name="first"), fleet, Ledger()))
+    ledger = reserve(Ledger(), decide(build.demand(3, name="first"), fleet, Ledger()))
     decision = decide(build.demand(4, SPLIT), fleet, ledger)
     assert isinstance(decision, Refusal)
     assert decision.message.startswith("roce-1 has 3 free, needs 4")

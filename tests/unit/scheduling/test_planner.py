@@ -42,7 +42,7 @@ def test_a_decision_is_a_whole_placement(build, fleet):
     decided = ask(build, build.job(6), fleet)
     assert decided.placed
     assert shards(decided) == {"idc-a": (0, 4, 1), "idc-b": (4, 2, 1)}
-    assert (decided.lease_s, decided.fencing) == (15.0, "Confirmed")
+    assert (decided.status["lease"], decided.status["fencing"]) == ("15s", "Confirmed")
     assert decided.spec["policy"] == {"namespace": "default", "name": "gang"}
     PLACEMENT.parse(stored(decided))
 
@@ -67,6 +67,22 @@ def test_without_lost_shards_all_of_it_is_placed_anew_where_it_was(build, fleet)
     moved = [{**first.status["shards"][0], "cluster": "idc-b"}]
     again = ask(build, build.job(2), fleet, stored(first, shards=moved))
     assert shards(again) == {"idc-b": (0, 2, 2)}
+
+
+def test_where_it_was_placed_last_wins_ties_after_dispatch_let_go_of_it(build, fleet):
+    moved = ask(build, build.job(2), fleet, barred={"idc-a": "has a Job of that name"})
+    assert shards(moved) == {"idc-b": (0, 2, 1)}
+    waiting = stored(moved, phase="Queued")
+    del waiting["status"]["shards"]
+    assert shards(ask(build, build.job(2), fleet, waiting)) == {"idc-b": (0, 2, 2)}
+
+
+def test_the_lease_is_the_policys_or_the_fleets(build, fleet):
+    for tolerate, lease in ((None, "15s"), ("5m", "15s"), ("40s", "40s")):
+        failover = {"tolerate": tolerate} if tolerate else {}
+        policy = build.policy({"workloads": {}, "failover": failover})
+        short = Fleet(fleet.clusters, policies=(policy,), lease=timedelta(seconds=15))
+        assert ask(build, build.job(2), short).status["lease"] == lease
 
 
 def test_what_dispatch_noted_stays_in_the_status(build, fleet):
@@ -106,9 +122,14 @@ def test_asking_again_with_nothing_new_changes_nothing(build, fleet):
 def test_what_must_not_be_split_stays_whole_and_says_so(build, fleet):
     decided = ask(build, build.job(6), fleet, unsplittable="completionMode is NonIndexed")
     assert not decided.placed
-    reason = "it has to stay in one cluster: completionMode is NonIndexed"
+    reason = "kept in one cluster: completionMode is NonIndexed"
     assert decided.status["message"].endswith(reason)
     assert decided.warnings == (reason,)
+    placed = ask(build, build.job(2), fleet, unsplittable="completionMode is NonIndexed")
+    assert placed.placed
+    assert placed.status["message"] == reason
+    whole = Fleet(fleet.clusters, policies=(build.policy({"workloads": {}}),))
+    assert ask(build, build.job(2), whole, unsplittable="it is a Pod").warnings == ()
 
 
 def test_time_in_the_queue_opens_tiers(build):
@@ -139,13 +160,14 @@ def test_a_resize_under_way_is_refused_with_what_to_do(build, fleet):
     [
         ("QuotaHeld", "Planned", 2), ("Holding", "Held", 2), ("Committed", "Committed", 2),
         ("Running", "Planned", 2), ("Running", "Running", 0), ("Queued", "Planned", 0),
+        ("Lost", "Committed", 2), ("Lost", "Lost", 0),
         ("Succeeded", "Succeeded", 0), ("Failed", "Planned", 0),
     ],
 )  # fmt: skip
 def test_promises_are_read_off_the_placements_in_flight(build, fleet, phase, state, promised):
     decided = ask(build, build.job(6), fleet)
     noted = [{**each, "state": state} for each in decided.status["shards"]]
-    ledger = promises_of([(stored(decided, phase=phase, shards=noted), build.job(6))], fleet)
+    ledger = promises_of(stored(decided, phase=phase, shards=noted), build.job(6))
     assert len(ledger.entries) == promised
     other = ask(build, build.job(6, name="other"), fleet, promises=ledger)
     assert other.placed is (promised == 0)
@@ -153,14 +175,23 @@ def test_promises_are_read_off_the_placements_in_flight(build, fleet, phase, sta
 
 def test_a_workload_does_not_stand_in_its_own_way(build, fleet):
     decided = ask(build, build.job(6), fleet)
-    ledger = promises_of([(stored(decided), build.job(6))], fleet)
+    ledger = promises_of(stored(decided), build.job(6))
     assert ask(build, build.job(6), fleet, stored(decided), ledger).placed
+
+
+def test_what_was_decided_under_a_policy_that_is_gone_is_promised_none_the_less(build, fleet):
+    decided = ask(build, build.job(6), fleet)
+    orphan = build.job(6, labels={"fleet.dev/policy": "gone"})
+    assert len(promises_of(stored(decided), orphan).entries) == 2
 
 
 def test_what_cannot_be_read_promises_nothing(build, fleet):
     decided = ask(build, build.job(6), fleet)
-    broken = build.job(6, labels={"fleet.dev/policy": "gone"})
-    assert promises_of([(stored(decided), broken)], fleet) == Ledger()
+    broken = build.job(6)
+    broken["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "many"}}
+    assert promises_of(stored(decided), broken) == Ledger()
+    older = [{"state": "Planned", "ranks": 6}]
+    assert promises_of(stored(decided, shards=older), build.job(6)) == Ledger()
 
 
 # -- order

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from fleet.scheduling.placement import Plan, place
-from fleet.scheduling.record import placement_of, plan_of, status_of, with_condition
+from fleet.scheduling.record import plan_of, shards_of, spec_of, status_of, with_condition
 from policies import PLACEMENT
 
 SPLIT = {"mode": "Split"}
@@ -22,20 +22,15 @@ def written(build, decision, **more):
     return status_of(decision, **{"now": build.now, "queued_at": build.now, **more})
 
 
-def test_the_object_is_owned_by_its_workload_and_named_after_it(build):
-    obj = placement_of(build.demand(6, SPLIT), build.policy(SPLIT))
-    assert obj["metadata"]["name"] == "job-train"
-    assert obj["metadata"]["namespace"] == "default"
-    (owner,) = obj["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", "train", "uid-train")
-    PLACEMENT.rules.validate(obj, None)
+def placement(build, demand, **more):
+    return {"spec": spec_of(demand.workload, build.policy(SPLIT)), **more}
 
 
 @pytest.mark.parametrize("sizes", [(4, 2), (9,), (1, 1), ()])
 def test_a_status_is_one_of_the_kind_and_names_every_cluster(build, sizes):
     decision = decided(build, sizes=sizes)
     status = written(build, decision)
-    obj = placement_of(decision.demand, build.policy(SPLIT)) | {"status": status}
+    obj = placement(build, decision.demand, status=status)
     PLACEMENT.parse(obj)
     assert [each["name"] for each in status["clusters"]] == [f"c{i}" for i in range(len(sizes))]
     assert status["phase"] == ("QuotaHeld" if isinstance(decision, Plan) else "Queued")
@@ -48,13 +43,14 @@ def test_what_is_written_is_read_back(build):
     )
     plan = decided(build, prices=prices)
     status = written(build, plan)
-    obj = placement_of(plan.demand, build.policy(SPLIT)) | {"status": status}
+    obj = placement(build, plan.demand, status=status)
     read = plan_of(obj, plan.demand)
     assert read is not None
     for mine, theirs in zip(read.shards, plan.shards, strict=True):
         assert (mine.cluster, mine.index, mine.generation, mine.intervals, mine.per_hour) == (
             theirs.cluster, theirs.index, theirs.generation, theirs.intervals, theirs.per_hour,
         )  # fmt: skip
+    assert shards_of(obj) == read.shards
     assert (read.domain, read.generation) == (plan.domain, plan.generation)
     assert status["cost"]["perHour"] == "3.8"
     assert status["usedClusters"] == "c0 4, c1 2"
@@ -62,9 +58,10 @@ def test_what_is_written_is_read_back(build):
 
 def test_nothing_placed_is_no_plan(build):
     refusal = decided(build, sizes=(1,))
-    obj = placement_of(refusal.demand, build.policy(SPLIT))
+    obj = placement(build, refusal.demand)
     assert plan_of(obj, refusal.demand) is None
     assert plan_of(obj | {"status": written(build, refusal)}, refusal.demand) is None
+    assert shards_of(obj) == ()
 
 
 def test_writing_the_same_again_changes_nothing(build):
