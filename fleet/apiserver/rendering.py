@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from fleet.kube.tables import column_definitions, row_bytes
+from fleet.kube.tables import TABLE_TAIL, column_definitions, row_bytes, table_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ class TableRendering:
     """
 
     cache_key = ""
-    tail = b"]}"
+    tail = TABLE_TAIL
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class TableRendering:
         self._columns_sent = False
 
     def head(self, metadata: bytes) -> bytes:
-        return self._start(metadata, self._columns)
+        return table_head(metadata, columns=self._columns, version=self._version)
 
     def item(self, entry: Entry) -> bytes:
         row = entry.row
@@ -167,17 +167,10 @@ class TableRendering:
         return self._table(revision, row)
 
     def _table(self, revision: Revision, row: bytes) -> bytes:
-        columns = b"null" if self._columns_sent else self._columns
+        columns = None if self._columns_sent else self._columns
         self._columns_sent = True
-        return self._start(b'{"resourceVersion":"%d"}' % revision, columns) + row + self.tail
-
-    def _start(self, metadata: bytes, columns: bytes) -> bytes:
-        return b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,%b:%b,"rows":[' % (
-            self._version.encode(),
-            metadata,
-            b'"columnDefinitions"',
-            columns,
-        )
+        metadata = b'{"resourceVersion":"%d"}' % revision
+        return table_head(metadata, columns=columns, version=self._version) + row + self.tail
 
 
 def _bookmark(kind: str, api_version: str, revision: Revision, *, initial_end: bool) -> bytes:

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-import orjson
-
 Include = Literal["None", "Metadata", "Object"]
 TableVersion = Literal["v1", "v1beta1"]
 
-TABLE_TAIL: Final = b"]}\n"
+TABLE_TAIL: Final = b"]}"
 _PARTIAL: Final = {
     version: b',"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":'
     % version.encode()
@@ -25,30 +23,15 @@ _PARTIAL: Final = {
 }
 
 
-def table_head(
-    *,
-    columns: bytes | None,
-    resource_version: str,
-    continue_: str = "",
-    remaining: int | None = None,
-    version: TableVersion = "v1",
-) -> bytes:
-    """Everything before the first row. `columns` comes from `column_definitions`; None leaves them
-    out, as clients ask for in follow-up pages and get in all watch events but the first."""
-    metadata: dict[str, str | int] = {}
-    if resource_version:
-        metadata["resourceVersion"] = resource_version
-    if continue_:
-        metadata["continue"] = continue_
-    if remaining is not None:
-        metadata["remainingItemCount"] = remaining
+def table_head(metadata: bytes, *, columns: bytes | None, version: TableVersion = "v1") -> bytes:
+    """Everything before the first row. `metadata` is the ListMeta's JSON.
+
+    `columns` comes from `column_definitions`; None leaves them out, as in all watch events but the
+    first.
+    """
     return (
         b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,"columnDefinitions":%b,"rows":['
-        % (
-            version.encode(),
-            orjson.dumps(metadata),
-            b"null" if columns is None else columns,
-        )
+        % (version.encode(), metadata, b"null" if columns is None else columns)
     )
 
 

@@ -138,14 +138,12 @@ def test_a_row(include: Any, shown: str) -> None:
 
 
 def test_a_table() -> None:
-    head = table_head(
-        columns=b"[]", resource_version="7", continue_="c", remaining=0, version="v1beta1"
-    )
+    head = table_head(b'{"resourceVersion":"7"}', columns=b"[]", version="v1beta1")
     assert (head + TABLE_TAIL).decode() == (
-        '{"kind":"Table","apiVersion":"meta.k8s.io/v1beta1","metadata":{"resourceVersion":"7",'
-        '"continue":"c","remainingItemCount":0},"columnDefinitions":[],"rows":[]}\n'
+        '{"kind":"Table","apiVersion":"meta.k8s.io/v1beta1","metadata":{"resourceVersion":"7"},'
+        '"columnDefinitions":[],"rows":[]}'
     )
-    follow_up = orjson.loads(table_head(columns=None, resource_version="") + TABLE_TAIL)
+    follow_up = orjson.loads(table_head(b"{}", columns=None) + TABLE_TAIL)
     assert follow_up["columnDefinitions"] is None
     assert follow_up["metadata"] == {}
 
