@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from fleet.gateway.authority import KeyPair
+    from fleet.gateway.pki import KeyPair
 
 logger = logging.getLogger(__name__)
 

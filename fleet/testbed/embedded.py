@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    from fleet.gateway import pki
     from fleet.kube.wire import Handler, Request, Response
-    from fleet.testbed import pki
 
 COMPONENT = "embedded"
 PLANE_LABEL = "fleet.dev/parameter-plane"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from fleet.errors import TestbedError
-from fleet.testbed import pki
+from fleet.gateway import pki
 from fleet.testbed.locking import make_private
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
-    from fleet.testbed import pki
+    from fleet.gateway import pki
 
 __all__ = ["ALL", "API_ONLY", "LocalCluster"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from fleet.gateway.authority import KeyPair
 from fleet.gateway.kubeconfig import KubeconfigFile, context_of, url_of
+from fleet.gateway.pki import KeyPair
 
 if TYPE_CHECKING:
     from pathlib import Path

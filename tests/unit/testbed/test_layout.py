@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from fleet.errors import TestbedError
-from fleet.testbed import components, layout, pki
+from fleet.gateway import pki
+from fleet.testbed import components, layout
 
 
 @pytest.fixture

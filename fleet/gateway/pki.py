@@ -1,7 +1,7 @@
-"""Certificates for one test cluster: an authority, what it signs, and the token signing key.
+"""An authority and the certificates it signs, as values: who keeps them is another's matter.
 
-Keys are P-256: made in a millisecond, accepted by every component. The member's components read
-them from files that `local` writes.
+Keys are P-256: made in a millisecond, accepted by every component. Nothing that is signed outlives
+the authority. `authority` keeps the fleet's, the testbed those of its member clusters.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -30,6 +31,22 @@ class KeyPair:
     certificate: bytes
     key: bytes
 
+    @classmethod
+    def read(cls, pem: bytes) -> KeyPair:
+        """The two out of one text. Raises ValueError for anything else."""
+        certificate, key = cls(pem, pem).loaded()
+        return cls(_pem(certificate), _private_pem(key))
+
+    def loaded(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        """Raises ValueError where they are not what this module makes, or do not go together."""
+        certificate = x509.load_pem_x509_certificate(self.certificate)
+        key = serialization.load_pem_private_key(self.key, password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("the key is of another kind")
+        if key.public_key() != certificate.public_key():
+            raise ValueError("the key is not that of the certificate")
+        return certificate, key
+
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
@@ -43,34 +60,40 @@ class Authority:
     """A certificate authority; `load` makes it again from the `pair` that was kept."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-        self._certificate = certificate
+        self.certificate = certificate
         self._key = key
 
     @classmethod
-    def create(cls, name: str, *, now: datetime | None = None) -> Authority:
+    def create(
+        cls, name: str, *, now: datetime | None = None, lifetime: timedelta = 10 * YEAR
+    ) -> Authority:
         now = now or datetime.now(UTC)
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _name(name, ())
         certificate = (
-            _builder(subject, subject, key.public_key(), now=now, lifetime=10 * YEAR)
+            _builder(subject, subject, key, now=now, end=now + lifetime)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(ca=True), critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-            )
             .sign(key, hashes.SHA256())
         )
         return cls(certificate, key)
 
     @classmethod
     def load(cls, pair: KeyPair) -> Authority:
-        key = serialization.load_pem_private_key(pair.key, password=None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)  # only `create` makes these
-        return cls(x509.load_pem_x509_certificate(pair.certificate), key)
+        """Raises ValueError for a pair that no authority had."""
+        return cls(*pair.loaded())
 
     @property
     def pair(self) -> KeyPair:
-        return KeyPair(certificate=_pem(self._certificate), key=_private_pem(self._key))
+        return KeyPair(certificate=_pem(self.certificate), key=_private_pem(self._key))
+
+    def signed(self, certificate: x509.Certificate) -> bool:
+        """Whether this authority signed it."""
+        try:
+            certificate.verify_directly_issued_by(self.certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
 
     def server(
         self,
@@ -80,7 +103,8 @@ class Authority:
         now: datetime | None = None,
         lifetime: timedelta = YEAR,
     ) -> KeyPair:
-        """A serving certificate for `hosts`: DNS names and IP addresses."""
+        """A serving certificate for `hosts`, DNS names and IP addresses. Raises ValueError for what
+        is neither."""
         return self._sign(
             name, (), hosts, ExtendedKeyUsageOID.SERVER_AUTH, now=now, lifetime=lifetime
         )
@@ -113,14 +137,10 @@ class Authority:
         lifetime: timedelta,
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
+        now = now or datetime.now(UTC)
+        end = min(now + lifetime, self.certificate.not_valid_after_utc)
         builder = (
-            _builder(
-                _name(name, groups),
-                self._certificate.subject,
-                key.public_key(),
-                now=now or datetime.now(UTC),
-                lifetime=lifetime,
-            )
+            _builder(_name(name, groups), self.certificate.subject, key, now=now, end=end)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(ca=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -130,7 +150,7 @@ class Authority:
             )
         )
         if hosts:
-            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            names = x509.SubjectAlternativeName([general_name(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
         return KeyPair(
             certificate=_pem(builder.sign(self._key, hashes.SHA256())), key=_private_pem(key)
@@ -146,6 +166,24 @@ def signing_key() -> SigningKey:
     return SigningKey(private=_private_pem(key), public=public)
 
 
+def general_name(host: str) -> x509.GeneralName:
+    """A host's DNS name or IP address as certificates hold it. Raises ValueError where none can."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    """The hosts that a certificate is for."""
+    try:
+        return list(
+            certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        )
+    except x509.ExtensionNotFound:
+        return []
+
+
 def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
     """Kubernetes reads the user from the common name and each group from an organization."""
     return x509.Name(
@@ -157,21 +195,21 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
+    key: ec.EllipticCurvePrivateKey,
     *,
     now: datetime,
-    lifetime: timedelta,
+    end: datetime,
 ) -> x509.CertificateBuilder:
-    not_after = now + lifetime
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key)
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         # An hour's slack for clocks that differ, before the end of one that is to be expired.
-        .not_valid_before(min(now, not_after) - timedelta(hours=1))
-        .not_valid_after(not_after)
+        .not_valid_before(min(now, end) - timedelta(hours=1))
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
 
@@ -187,13 +225,6 @@ def _key_usage(*, ca: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

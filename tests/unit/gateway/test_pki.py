@@ -1,3 +1,5 @@
+"""Certificates that servers and clients prove each other with."""
+
 from __future__ import annotations
 
 import ssl
@@ -6,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from fleet.testbed import pki
+from fleet.gateway import pki
 
 NOW = datetime(2030, 5, 1, 12, tzinfo=UTC)
 
@@ -103,7 +106,30 @@ def test_the_clock_is_the_callers(authority):
 def test_an_authority_goes_on_from_its_pair(authority):
     again = pki.Authority.load(authority.pair)
 
-    parsed(again.client("jane")).verify_directly_issued_by(parsed(authority.pair))
+    assert again.signed(parsed(authority.client("jane")))
+    assert not pki.Authority.create("other-ca").signed(parsed(authority.client("jane")))
+
+
+def test_nothing_outlives_the_authority():
+    brief = pki.Authority.create("brief-ca", now=NOW, lifetime=timedelta(days=2))
+    assert parsed(brief.client("jane", now=NOW)).not_valid_after_utc == NOW + timedelta(days=2)
+
+
+def test_a_pair_is_read_back_from_one_text(authority):
+    pair = authority.client("jane")
+    assert pki.KeyPair.read(pair.key + pair.certificate) == pair
+
+
+def test_what_does_not_go_together_is_no_pair(authority):
+    one, other = authority.client("jane"), authority.client("john")
+    rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    for pem in (one.certificate + other.key, one.certificate + rsa_key, one.certificate, b""):
+        with pytest.raises(ValueError):
+            pki.KeyPair.read(pem)
 
 
 def test_the_token_key_is_a_pair():
