@@ -1,7 +1,8 @@
 """A Placement in words: where each part of a workload is, why there, why nowhere else.
 
-Reads the object alone and imports nothing heavy, so that a command line can use it at once; every
-sentence in it was written by `sentences` when the decision was made.
+Reads objects alone and imports nothing heavy, so that a command line can use it at once. Why each
+cluster was taken or not was written by `sentences` when the decision was made, and is told as what
+was so then; what has changed since is read off the clusters as they are.
 """
 
 from __future__ import annotations
@@ -24,17 +25,49 @@ _SINCE: Final = {
     "Evicted": "finishedAt",
     "Lost": "lostAt",
 }
+# Reasons that speak of a moment: what was free, in order or open when it was decided.
+_PASSING: Final = frozenset(
+    {
+        "Barred",
+        "CapacityStale",
+        "CapacityUnknown",
+        "Cordoned",
+        "Full",
+        "NetworkTooSmall",
+        "NotReady",
+        "TierNotYet",
+        "TooSmall",
+    }
+)
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def explained(placement: Mapping[str, Any]) -> list[str]:
-    """The lines of `fleet explain` for a Placement object of `fleet.dev/v1alpha1`."""
+def explained(
+    placement: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]] | None = None
+) -> list[str]:
+    """The lines of `fleet explain` for a Placement object of `fleet.dev/v1alpha1`.
+
+    `clusters` are the Cluster objects of the fleet as they are, None where they are not known.
+    """
     spec, status = placement["spec"], placement.get("status") or {}
     shards: Sequence[Object] = status.get("shards") or ()
     cost: Object = status.get("cost") or {}
     used = {shard["cluster"] for shard in shards}
+    verdicts: Sequence[Object] = status.get("clusters") or ()
+    present = None if clusters is None else {each["metadata"]["name"]: each for each in clusters}
     rows = [_shard_row(shard, cost) for shard in shards]
-    rows += [_other_row(each) for each in status.get("clusters") or () if each["name"] not in used]
+    rows += [
+        _other_row(each, _changed(each, present), placed=bool(shards))
+        for each in verdicts
+        if each["name"] not in used
+    ]
+    judged = used.union(each["name"] for each in verdicts)
+    if verdicts and present is not None:
+        since = "placed" if shards else "last asked about"
+        rows += [
+            (name, "not asked", f"joined after this was {since}")
+            for name in sorted(present.keys() - judged)
+        ]
     lines = [_head(spec, status)]
     if message := status.get("message"):
         lines.append(f"  {message}")
@@ -45,12 +78,42 @@ def explained(placement: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _changed(
+    verdict: Mapping[str, Any], present: Mapping[str, Mapping[str, Any]] | None
+) -> str | None:
+    """What makes the verdict a thing of the past, None where nothing does."""
+    if present is None:
+        return None
+    cluster = present.get(verdict["name"])
+    if cluster is None:
+        return "has left the fleet"
+    if verdict.get("reason") == "NotReady" and (since := _ready_since(cluster)):
+        return f"was not ready then; is ready since {_clock(since)}"
+    if verdict.get("reason") == "Cordoned" and not _cordoned(cluster):
+        return "took no new work then; takes it again"
+    return None
+
+
+def _ready_since(cluster: Mapping[str, Any]) -> str:
+    """Since when the cluster is ready, "" when it is not."""
+    for each in (cluster.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "Ready" and each.get("status") == "True":
+            return str(each.get("lastTransitionTime", ""))
+    return ""
+
+
+def _cordoned(cluster: Mapping[str, Any]) -> bool:
+    maintenance = (cluster.get("spec") or {}).get("maintenance") or {}
+    return bool(maintenance.get("cordoned"))
+
+
 def _head(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     roles: Sequence[Object] = status.get("roles") or ()
     alone = len(roles) == 1
     facts = []
     for role in roles:
-        facts.append(f"{role['pods']} {'ranks' if alone else role['name']}")
+        ranks = "rank" if role["pods"] == 1 else "ranks"
+        facts.append(f"{role['pods']} {ranks if alone else role['name']}")
         if alone or role.get("unit", 1) > 1:
             facts.append(f"unit {role.get('unit', 1)}")
     facts += [f"{key} {status[key]}" for key in ("plane", "priority") if status.get(key)]
@@ -92,12 +155,18 @@ def _ranks(intervals: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(texts)
 
 
-def _other_row(cluster: Mapping[str, Any]) -> tuple[str, ...]:
-    short = cluster.get("reason") in ("TooSmall", "NetworkTooSmall")
+def _other_row(cluster: Mapping[str, Any], changed: str | None, *, placed: bool) -> tuple[str, ...]:
+    reason = cluster.get("reason", "")
+    short = reason in ("TooSmall", "NetworkTooSmall")
     told = "not needed" if cluster.get("verdict") == "Unused" and not short else "too small"
     if cluster.get("verdict") != "Unused":
         told = "not used"
-    return cluster["name"], told, cluster.get("message") or cluster.get("reason") or ""
+    why = cluster.get("message") or reason
+    if changed is not None:
+        why = changed
+    elif placed and reason in _PASSING:
+        why = f"when this was placed: {why}"
+    return cluster["name"], told, why
 
 
 def _cost(cost: Mapping[str, Any]) -> Iterator[str]:

@@ -179,9 +179,11 @@ def replace_shards(
             return decided
         kept = decided.shards
     if isinstance(decided, Plan) and missing:
-        several = plan.why_several if len(decided.shards) > 1 else ""
         shards = _numbered(decided.shards, survivors)
-        note = sentences.placed_anew([each for each in shards if each not in survivors])
+        anew = [each for each in shards if each not in survivors]
+        split = survivors and len(shards) > 1
+        several = sentences.why_still_several(survivors, anew) if split else ""
+        note = sentences.placed_anew(anew)
         decided = replace(decided, shards=shards, why_several=several, note=note)
     return decided
 

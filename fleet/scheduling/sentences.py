@@ -34,17 +34,36 @@ def ranks(intervals: Iterable[Interval]) -> str:
 def why_several(
     role: Role, pods: int, used: Sequence[Candidate], candidates: Sequence[Candidate]
 ) -> str:
-    """Why one cluster was not enough."""
+    """Why one cluster was not enough: what the others of its network and tier had, and which could
+    have held it alone, but for their tier or their state."""
     domain, tier = used[0].domain, max(each.tier for each in used)
-    peers = [
-        each
-        for each in candidates
-        if each.usable and each.tier <= tier and (each.domain == domain or role.network == "None")
-    ]
+    near = [each for each in candidates if each.domain == domain or role.network == "None"]
+    peers = [each for each in near if each.usable and each.tier <= tier]
     of = f" of {domain}" if domain else ""
     if any(each.curve.units >= role.units for each in peers):
         return f"no single member{of} with {pods} free is within the price"
-    return f"no single member{of} had {pods} free ({_frees(peers)})"
+    later = [each for each in near if each.tier > tier and _has(each, pods)]
+    if later:
+        of += f" in tier {tier}" if tier == 1 else f" in tiers 1 to {tier}"
+    able = [f"{each.cluster} has {each.pods}, in tier {each.tier}" for each in later[:_LISTED]]
+    kept = [each for each in near if each.tier and each.tier <= tier]
+    able += filter(None, [_elsewhere(role, kept, pods)])
+    return "; ".join([f"no single member{of} had {pods} free ({_frees(peers)})", *able])
+
+
+def _has(candidate: Candidate, pods: int) -> bool:
+    """Whether it could hold them if its tier were tried."""
+    return candidate.reason in ("", "TierNotYet") and (candidate.pods or 0) >= pods
+
+
+def why_still_several(stayed: Sequence[Shard], anew: Sequence[Shard]) -> str:
+    """Why a workload is not in one cluster after a part was placed anew: the rest never moves."""
+    names = ", ".join(shard.cluster for shard in stayed)
+    return f"{_all(stayed)} stayed in {names} when {_all(anew)} had to be placed anew"
+
+
+def _all(shards: Sequence[Shard]) -> str:
+    return ranks(each for shard in shards for each in shard.intervals)
 
 
 def placed_anew(shards: Sequence[Shard]) -> str:

@@ -31,6 +31,7 @@ ETCD = "3.6.16"
 KWOK = "0.7.0-fleet.1"
 
 BUILDS = Path(__file__).parent / "builds"
+_SCRATCH = "build-"
 _GO_HINT = "install Go 1.26 or newer (go.dev/dl), or point KUBEBUILDER_ASSETS at a folder with it"
 
 
@@ -202,12 +203,18 @@ def go() -> str | None:
 
 
 async def _build(wanted: Program, target: Path, tell: Callable[[str], None]) -> None:
-    """Build into a scratch folder beside `target`, then rename: a program is whole or not there."""
+    """Build into a scratch folder beside `target`, then rename: a program is whole or not there.
+
+    Whoever builds holds the lock of the folder, so other scratch folders in it are of builds that
+    were killed.
+    """
+    for left in target.parent.glob(f"{_SCRATCH}*"):
+        await asyncio.to_thread(_discard, left)
     command = go()
     if command is None:
         raise TestbedError(f"{wanted.label} is not on this machine and Go is missing: {_GO_HINT}")
     tell(f"building {wanted.label} (once, about {wanted.minutes} min)")
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=target.parent) as folder:
         scratch = Path(folder)
         result = scratch / wanted.name
         modfile = await _patched(command, wanted, scratch)
@@ -218,6 +225,13 @@ async def _build(wanted: Program, target: Path, tell: Callable[[str], None]) -> 
             *("-ldflags", wanted.ldflags, "-o", str(result), wanted.package),
         )
         result.replace(target)
+
+
+def _discard(folder: Path) -> None:
+    """Delete a scratch folder; what was copied from the module cache may be read-only."""
+    for path in (folder, *folder.rglob("*/")):
+        path.chmod(0o700)
+    shutil.rmtree(folder)
 
 
 async def _patched(command: str, wanted: Program, scratch: Path) -> Path:

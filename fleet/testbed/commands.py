@@ -135,16 +135,17 @@ async def down(
 ) -> list[str]:
     """Stop members (all without `names`) and delete their folders; the names of those there were.
 
-    A name that does not exist is no error: it is down.
+    Raises TestbedError, before anything is stopped, for a name that no member has.
     """
     _check_provider(provider)
     for name in names:
         _check_name(name)
     home = (home or layout.state_home()).absolute()
     if not home.exists():
+        _check_known(names, [], home)
         return []
     async with _turn(home, progress):
-        found = [name for name in layout.members(home) if not names or name in names]
+        found = _chosen(names, home)
         await _together([_remove(home / name, progress) for name in found])
     return found
 
@@ -152,10 +153,11 @@ async def down(
 async def status(
     provider: str, *, names: Sequence[str] = (), home: Path | None = None
 ) -> list[MemberStatus]:
-    """What members there are and how they are; `names` narrows it."""
+    """What members there are and how they are; `names` narrows it. Raises TestbedError for a name
+    that no member has."""
     _check_provider(provider)
     home = (home or layout.state_home()).absolute()
-    found = [name for name in layout.members(home) if not names or name in names]
+    found = _chosen(names, home)
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(_look(home / name), name=f"status of {name}") for name in found]
     return [look.result() for look in looks]
@@ -188,12 +190,12 @@ def up_text(members: Sequence[MemberStatus]) -> str:
 
 def status_text(members: Sequence[MemberStatus]) -> str:
     if not members:
-        return "no members; start some with: fleet testbed up -n 3\n"
+        return "no members; start some with:  fleet testbed up -n 3\n"
     lines = _rows(
         (member.name, member.summary, member.server, str(member.kubeconfig)) for member in members
     )
     if not all(member.ready for member in members):
-        lines.append("start what is missing with: fleet testbed up NAME")
+        lines.append("start what is missing with:  fleet testbed up NAME")
     return "\n".join(lines) + "\n"
 
 
@@ -229,6 +231,22 @@ def _check_name(name: str) -> None:
         )
 
 
+def _chosen(names: Sequence[str], home: Path) -> list[str]:
+    """The members of these names, all without any. Raises TestbedError for one that is not there."""
+    present = layout.members(home)
+    _check_known(names, present, home)
+    return [name for name in present if not names or name in names]
+
+
+def _check_known(names: Sequence[str], present: Sequence[str], home: Path) -> None:
+    unknown = [name for name in names if name not in present]
+    if unknown:
+        raise TestbedError(
+            f"the testbed in {home} has no member {', '.join(unknown)}; it has: "
+            f"{', '.join(present) or 'none'}"
+        )
+
+
 def _check_kinds(provider: str, names: Sequence[str], home: Path) -> None:
     """A member stays of the kind that it was made."""
     for name in names:
@@ -238,7 +256,7 @@ def _check_kinds(provider: str, names: Sequence[str], home: Path) -> None:
             other = embedded.COMPONENT if is_embedded else "local"
             raise TestbedError(
                 f"{name} is a member of the provider {other}: take it down first "
-                f"(fleet testbed down {name}), or choose another name"
+                f"(`fleet testbed down {name}`), or choose another name"
             )
 
 

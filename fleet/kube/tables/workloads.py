@@ -131,7 +131,25 @@ def _job_status(metadata: Object, status: Object) -> str:
     for kind in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
         if holds(kind):
             return kind
-    return "Running"
+    return _without_place(status) or "Running"
+
+
+def _without_place(status: Object) -> str:
+    """What a Job of the fleet waits for, "" when it has its place or is no fleet's.
+
+    Upstream's printer knows a Job that runs, since upstream starts every one. Only a fleet writes
+    this condition, so the Jobs of members print as their own API servers print them.
+    """
+    placed = condition(status, "fleet.dev/Placed")
+    if placed is None or placed.get("status") != "False":
+        return ""
+    reason = placed.get("reason")
+    if reason in ("QuotaHeld", "Holding"):
+        return "Holding"
+    if reason == "Suspended":
+        return "Suspended"
+    # what has a part that runs, or has done its part, is there but for the rest
+    return "Lost" if number(status, "active") or number(status, "succeeded") else "Queued"
 
 
 def _job(obj: Object) -> Cells:

@@ -123,6 +123,63 @@ def test_a_shard_says_what_is_the_matter_with_it():
     )
 
 
+def cluster(name, *, ready="True", cordoned=False, since="2026-03-01T15:00:00Z"):
+    return {
+        "metadata": {"name": name},
+        "spec": {"maintenance": {"cordoned": cordoned}},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": since}]},
+    }
+
+
+def verdict(name, reason, message="m", verdict="Refused"):
+    return {"name": name, "verdict": verdict, "reason": reason, "message": message}
+
+
+def others(verdicts, clusters, *, placed):
+    """The lines about clusters that are not used."""
+    shards = [{"cluster": "a", "state": "Running"}] if placed else []
+    placement = {**TRAIN, "status": {"clusters": verdicts, "shards": shards}}
+    return [line.strip() for line in explained(placement, clusters)[1 + len(shards) :]]
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_a_member_that_is_ready_again_is_not_said_to_be_down(placed):
+    said = verdict("b", "NotReady", "not ready: cannot connect")
+    again = ["b   not used   was not ready then; is ready since 2026-03-01 15:00:00"]
+    assert others([said], [cluster("b")], placed=placed) == again
+    still = others([said], [cluster("b", ready="False")], placed=placed)
+    told = "when this was placed: " if placed else ""
+    assert still == [f"b   not used   {told}not ready: cannot connect"]
+
+
+def test_what_has_changed_since_a_decision_is_said():
+    said = [verdict("b", "Cordoned"), verdict("c", "Full"), verdict("d", "Dearer", "e", "Unused")]
+    now = [cluster("b"), cluster("d"), cluster("new")]
+    assert others(said, now, placed=True) == [
+        "b     not used     took no new work then; takes it again",
+        "c     not used     has left the fleet",
+        "d     not needed   e",
+        "new   not asked    joined after this was placed",
+    ]
+    assert others(said[:1], [cluster("b", cordoned=True)], placed=True) == [
+        "b   not used   when this was placed: m"
+    ]
+
+
+def test_a_word_of_the_moment_is_told_as_of_its_moment():
+    passing = [verdict("b", "Full"), verdict("c", "TooSmall", verdict="Unused")]
+    assert others(passing, None, placed=True) == [
+        "b   not used    when this was placed: m",
+        "c   too small   when this was placed: m",
+    ]
+    assert others(passing, None, placed=False) == ["b   not used    m", "c   too small   m"]
+
+
+def test_one_rank_is_one():
+    role = {"name": "worker", "pods": 1, "unit": 1}
+    assert "1 rank, unit 1" in of_status(roles=[role])[0]
+
+
 def test_what_it_reads_is_what_the_kind_has():
     Placement.model_validate(TRAIN)
 

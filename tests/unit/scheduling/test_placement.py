@@ -240,6 +240,33 @@ def test_more_clusters_are_used_where_fewer_are_too_dear(build):
     assert plan.why_several == "no single member of roce-1 with 8 free is within the price"
 
 
+def test_why_several_names_the_tier_that_comes_first_and_who_could_hold_it_alone(build, fleet):
+    loose = {**SPLIT, "gang": {"network": "None"}}
+    plan = ask(build.demand(6, loose), fleet)
+    assert spread(plan) == {"idc-a": (0, 4), "idc-b": (4, 2)}
+    assert plan.why_several == (
+        "no single member in tier 1 had 6 free (idc-a 4, idc-b 2); cloud-c has 64, in tier 2"
+    )
+    first, second = TIERS["tiers"]
+    late = {**loose, "clusters": {"tiers": [first, {**second, "after": "5m"}]}}
+    plan = ask(build.demand(6, late), fleet)
+    assert plan.why_several.endswith("; cloud-c has 64, in tier 2")
+
+
+def test_why_several_names_a_member_that_would_do_if_it_were_in_order(build, fleet):
+    down = build.cluster("idc-c", 8, ready=False)
+    plan = ask(build.demand(6, SPLIT), [*fleet, down])
+    assert plan.why_several == (
+        "no single member of roce-1 had 6 free (idc-a 4, idc-b 2); idc-c has 8, not ready"
+    )
+
+
+def test_why_several_of_two_tiers_together(build):
+    fleet = [build.cluster("a", 4), build.cluster("b", 2, provider="aws")]
+    plan = ask(build.demand(6, SPLIT), fleet)
+    assert plan.why_several == "no single member of roce-1 had 6 free (a 4, b 2)"
+
+
 def test_prices_of_another_currency_than_the_ceiling_are_not_guessed(build):
     prices = build.prices({"cluster": "east", "billing": "Owned"}, currency="EUR")
     refusal = ask(
@@ -335,7 +362,7 @@ def test_a_lost_shard_is_placed_anew_and_the_others_keep_their_ranks(build, flee
         ("idc-a", 0, 1), ("idc-d", 1, 2),
     ]  # fmt: skip
     assert again.note == "placed anew: ranks 4-5 in idc-d; all others stay"
-    assert again.why_several == plan.why_several
+    assert again.why_several == "ranks 0-3 stayed in idc-a when ranks 4-5 had to be placed anew"
 
 
 def test_losing_shard_zero_gives_its_ranks_and_its_number_away(build, fleet):

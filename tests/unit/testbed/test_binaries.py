@@ -135,6 +135,19 @@ def test_another_version_is_never_taken(machine, monkeypatch):
     assert binaries.find(binaries.program("kubectl", "1.32")) == machine / "bin" / "kubectl"
 
 
+async def test_what_builds_that_were_killed_left_is_deleted_by_the_next(machine):
+    home = binaries.cache_home() / f"etcd-{binaries.ETCD}"
+    copied = home / "build-x7k2p" / "mended" / "pkg"
+    copied.mkdir(parents=True)
+    (copied / "a.go").write_text("package a")
+    copied.chmod(0o500)
+    copied.parent.chmod(0o500)
+
+    path = await binaries.ensure("etcd", progress=lambda _: None)
+    assert sorted(each.name for each in home.iterdir()) == ["etcd", "lock"]
+    assert path == home / "etcd"
+
+
 async def test_a_missing_program_is_built_once_and_then_found(machine):
     said: list[str] = []
     path = await binaries.ensure("etcd", progress=said.append)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,23 @@ async def test_without_members_there_is_nothing_to_do(tmp_path):
     assert await commands.status("local", home=home) == []
     assert await commands.down("local", home=home, progress=print) == []
     assert not home.exists()
+
+
+async def test_a_name_that_no_member_has_is_an_error_and_nothing_is_stopped(tmp_path, capsys):
+    home = tmp_path / "home"
+    with pytest.raises(TestbedError, match="has no member nosuch; it has: none"):
+        await commands.down("local", names=["nosuch"], home=home, progress=print)
+    for name in ("east", "west"):
+        layout.create(name, root=home / name, network=0, components=components.API_ONLY)
+
+    names = ["east", "nosuch", "n2"]
+    with pytest.raises(TestbedError, match="has no member nosuch, n2; it has: east, west"):
+        await commands.down("local", names=names, home=home, progress=print)
+    with pytest.raises(TestbedError, match="no member nosuch, n2"):
+        await commands.status("local", names=names, home=home)
+    assert layout.members(home) == ["east", "west"]
+    said = await asyncio.to_thread(__main__.main, ["down", "nosuch", "--home", str(home)])
+    assert said == 1 and "it has: east, west" in capsys.readouterr().err
 
 
 async def test_a_member_that_never_ran_is_seen_and_taken_down(tmp_path):
