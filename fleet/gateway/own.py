@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fleet.apiserver import bodies, publishing
+from fleet.apiserver import bodies
 from fleet.apiserver.definitions import DefinitionAdmission
 from fleet.apiserver.kernel import Kernel
 from fleet.apiserver.kinds import Kinds
@@ -20,6 +20,7 @@ from fleet.errors import AlreadyExists, Cause, Invalid, MethodNotAllowed
 from fleet.kube import builtin, defaults
 from fleet.kube.resources import GroupVersionResource, Resource
 from fleet.kube.schema import document, group_versions, openapi_path
+from fleet.kube.schema.publishing import Published, published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -244,7 +245,11 @@ def build(
         special=(Reviews(),),
         server_address=server_address,
     )
-    kernel.on_change(lambda: openapi.define(publishing.documents(kinds.defined)))
+    kernel.on_change(
+        lambda: openapi.define(
+            published(Published(kind.resource, kind.openapi) for kind in kinds.defined)
+        )
+    )
     return kernel
 
 
