@@ -16,12 +16,10 @@ from cachetools import TTLCache
 from fleet.dispatch import carrying, environment, rendezvous, shape
 from fleet.dispatch.decisions import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
 from fleet.dispatch.leases import Leases, ShardKey, deadline_s
-from fleet.dispatch.looking import JOBS
 from fleet.dispatch.marks import (
     FLEET_ANNOTATION,
     MANAGED_BY,
     MANAGED_BY_LABEL,
-    gate_name,
     slice_name,
 )
 from fleet.dispatch.sight import Refused
@@ -32,11 +30,12 @@ from fleet.view.naming import OWNER_REFERENCE_ANNOTATION
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fleet.dispatch.kind import Kind
     from fleet.dispatch.premises import Premises
     from fleet.dispatch.record import Record, Shard
     from fleet.dispatch.remote import Remote
     from fleet.dispatch.shape import Workload
-    from fleet.dispatch.sight import JobView, Sight
+    from fleet.dispatch.sight import ShardView, Sight
 
 Object = dict[str, Any]
 
@@ -97,7 +96,7 @@ class Actor:
                 case Open():
                     await self._open(remote, act, workload, record, sights)
                 case Stop():
-                    await self._set_deadline(remote, act.shard, act.job, workload, _STOP_S)
+                    await self._set_deadline(remote, act.shard, act.view, workload, _STOP_S)
                 case Remove():
                     await self._remove(remote, act, workload)
                 case Release():
@@ -106,7 +105,7 @@ class Actor:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
                 return Refused(_reason(error), str(error))
             if isinstance(act, Hold) and error.http_code == 409:
-                return None  # there is such a Job by now; the next look tells whose
+                return None  # there is such an object by now; the next look tells whose
             raise
         return None
 
@@ -146,14 +145,16 @@ class Actor:
             priority_class=priority_class,
             names_from=lambda source: self._names_from(workload.namespace, source),
         )
-        job = shape.job_of(workload, shard, terms)
+        kind = workload.kind
+        wanted = kind.shape(workload, shard, terms)
         self._leases.granted(self._key(shard, workload), act.deadline_s)
-        made = await remote.create(JOBS, workload.namespace, job)
-        return await self._carry(remote, shard, workload, owner=_owner(made))
+        made = await remote.create(kind.gvr, workload.namespace, wanted)
+        owner = _owner(kind, made["metadata"]["name"], made["metadata"]["uid"])
+        return await self._carry(remote, shard, workload, owner=owner)
 
     async def _clear_gate(self, remote: Remote, shard: Shard, workload: Workload) -> Refused | None:
-        """A gate that stands before its Job does is of another time: nobody may pass it."""
-        name = gate_name(shard.name(workload.name))
+        """A gate that stands before its shard does is of another time: nobody may pass it."""
+        name = workload.kind.gate_name(shard.name(workload.name))
         gate = await remote.get(carrying.CONFIG_MAPS, workload.namespace, name)
         if gate is None:
             return None
@@ -229,42 +230,49 @@ class Actor:
 
     async def _renew(self, remote: Remote, act: Renew, workload: Workload) -> None:
         self._leases.granted(self._key(act.shard, workload), act.seconds)
-        await self._set_deadline(remote, act.shard, act.job, workload, act.seconds)
+        await self._set_deadline(remote, act.shard, act.view, workload, act.seconds)
 
     async def _set_deadline(
-        self, remote: Remote, shard: Shard, job: JobView, workload: Workload, seconds: float
+        self, remote: Remote, shard: Shard, view: ShardView, workload: Workload, seconds: float
     ) -> None:
-        """Have the Job end in `seconds`; to stop it, they are over by then."""
+        """Have the shard end in `seconds`; to stop it, they are over by then."""
         ends = (
-            _STOP_S if seconds <= _STOP_S else deadline_s(job, clock=remote.clock, seconds=seconds)
+            _STOP_S if seconds <= _STOP_S else deadline_s(view, clock=remote.clock, seconds=seconds)
         )
-        if job.deadline_s == ends:
+        if view.deadline_s == ends:
             return
+        kind = workload.kind
         await remote.merge(
-            JOBS,
+            kind.gvr,
             workload.namespace,
             shard.name(workload.name),
-            {"spec": {"activeDeadlineSeconds": ends}},
-            uid=job.uid,
-            revision=job.revision,
+            kind.deadline(ends),
+            uid=view.uid,
+            revision=view.revision,
         )
 
     async def _remove(self, remote: Remote, act: Remove, workload: Workload) -> None:
-        await remote.delete(JOBS, workload.namespace, act.shard, uid=act.job.uid)
+        kind = workload.kind
+        await remote.delete(
+            kind.gvr,
+            workload.namespace,
+            act.shard,
+            uid=act.view.uid,
+            propagation=kind.propagation,
+            grace_s=act.grace_s,
+        )
 
     async def _release(self, remote: Remote, act: Release, workload: Workload) -> None:
         marks = dict.fromkeys((FLEET_ANNOTATION, OWNER_REFERENCE_ANNOTATION))
         labels = dict.fromkeys((*shape.MARKS, MANAGED_BY_LABEL))
+        kind = workload.kind
         await remote.merge(
-            JOBS,
+            kind.gvr,
             workload.namespace,
             act.shard,
-            {
-                "metadata": {"annotations": marks, "labels": labels},
-                "spec": {"activeDeadlineSeconds": workload.spec.get("activeDeadlineSeconds")},
-            },
-            uid=act.job.uid,
-            revision=act.job.revision,
+            {"metadata": {"annotations": marks, "labels": labels}, **kind.unleased(workload)},
+            uid=act.view.uid,
+            revision=act.view.revision,
         )
 
     # -- gates and names
@@ -278,10 +286,11 @@ class Actor:
         sights: Mapping[str, Sight],
     ) -> None:
         shard = act.shard
-        owner = self._owner_of(shard, act.job, workload)
+        owner = self._owner_of(shard, act.view, workload)
         refused = await self._carry(remote, shard, workload, owner=owner)
         if refused is not None:
             raise Conflict(refused.message)
+        await self._follow(remote, act, workload)
         if not workload.gang:
             return
         metadata = self._metadata(shard, workload, owner)
@@ -289,7 +298,7 @@ class Actor:
         peers = rendezvous.peers_of(workload.name, record.shards, sights)
         name = shard.name(workload.name)
         slices = rendezvous.slices(workload.service, name, peers, metadata)
-        known = ("meet", shard.cluster, act.job.uid)
+        known = ("meet", shard.cluster, act.view.uid)
         if self._knows(workload, known, slices):
             return
         await self._ensure(remote, SERVICES, service, workload.namespace, fields=())
@@ -297,6 +306,16 @@ class Actor:
             await self._ensure(remote, SLICES, each, workload.namespace, fields=("endpoints",))
         await self._drop_slices(remote, slices, name, workload)
         self._note(workload, known, slices)
+
+    async def _follow(self, remote: Remote, act: Meet, workload: Workload) -> None:
+        """Bring to the shard what was changed at the fleet's object since it was made."""
+        kind, view = workload.kind, act.view
+        patch = kind.followed(workload, view)
+        if patch is not None:
+            name = act.shard.name(workload.name)
+            await remote.merge(
+                kind.gvr, workload.namespace, name, patch, uid=view.uid, revision=view.revision
+            )
 
     async def _drop_slices(
         self, remote: Remote, wanted: list[Object], shard: str, workload: Workload
@@ -320,10 +339,10 @@ class Actor:
     ) -> None:
         shard = act.shard
         gang = self._gang(workload, record, sights)
-        known = ("gate", shard.cluster, act.job.uid)
+        known = ("gate", shard.cluster, act.view.uid)
         if self._knows(workload, known, [gang.generation, gang.shards, *map(str, gang.peers)]):
             return
-        name = gate_name(shard.name(workload.name))
+        name = workload.kind.gate_name(shard.name(workload.name))
         present = await remote.get(carrying.CONFIG_MAPS, workload.namespace, name)
         offset = 0 if self._numbered(act.shard, sights) else shard.first
         data = environment.gate_data(
@@ -333,7 +352,7 @@ class Actor:
             offset=offset,
             lead=environment.lead_for(gang, (present or {}).get("data")),
         )
-        owner = self._owner_of(shard, act.job, workload)
+        owner = self._owner_of(shard, act.view, workload)
         gate = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -405,12 +424,12 @@ class Actor:
         annotations = (obj.get("metadata") or {}).get("annotations") or {}
         return annotations.get(FLEET_ANNOTATION) == self._fleet
 
-    def _owner_of(self, shard: Shard, job: JobView, workload: Workload) -> Object:
-        name = shard.name(workload.name)
-        return _owner({"metadata": {"name": name, "uid": job.uid}})
+    def _owner_of(self, shard: Shard, view: ShardView, workload: Workload) -> Object:
+        return _owner(workload.kind, shard.name(workload.name), view.uid)
 
     def _key(self, shard: Shard, workload: Workload) -> ShardKey:
-        return ShardKey(shard.cluster, workload.namespace, shard.name(workload.name))
+        name = shard.name(workload.name)
+        return ShardKey(shard.cluster, workload.kind.name, workload.namespace, name)
 
     # -- memory
 
@@ -421,13 +440,13 @@ class Actor:
         self._known[(workload.uid, *key)] = _fingerprint(value)
 
 
-def _owner(job: Mapping[str, Any]) -> Object:
-    """The ownerReference of what goes with a shard's Job in its member."""
+def _owner(kind: Kind, name: str, uid: str) -> Object:
+    """The ownerReference of what goes with a shard's object in its member."""
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": job["metadata"]["name"],
-        "uid": job["metadata"]["uid"],
+        "apiVersion": kind.gvr.group_version,
+        "kind": kind.name,
+        "name": name,
+        "uid": uid,
         "blockOwnerDeletion": True,
     }
 

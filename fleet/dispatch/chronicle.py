@@ -45,29 +45,31 @@ class Chronicle:
 
     async def note(self, workload: Workload, before: Record, after: Record) -> None:
         """Write down what changed from one record to the next."""
-        for kind, reason, message in happenings(before, after):
-            await self.tell(workload, kind, reason, message)
+        for kind, reason, message in happenings(before, after, what=workload.kind.name):
+            await self.tell(workload.obj, kind, reason, message)
 
-    async def tell(self, workload: Workload, kind: str, reason: str, message: str) -> None:
-        """One Event about the workload."""
-        digest = sha256(f"{workload.uid}/{reason}/{message}".encode()).hexdigest()[:16]
-        name = f"{workload.name}.{digest}"
+    async def tell(self, about: Object, kind: str, reason: str, message: str) -> None:
+        """One Event about an object of the fleet."""
+        metadata = about["metadata"]
+        namespace, uid = metadata["namespace"], metadata["uid"]
+        digest = sha256(f"{uid}/{reason}/{message}".encode()).hexdigest()[:16]
+        name = f"{metadata['name']}.{digest}"
         now = text_of(self._now())
         event: Object = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
                 "name": name,
-                "namespace": workload.namespace,
+                "namespace": namespace,
                 "uid": self._uid(),
                 "creationTimestamp": now,
             },
             "involvedObject": {
-                "apiVersion": workload.obj["apiVersion"],
-                "kind": workload.obj["kind"],
-                "namespace": workload.namespace,
-                "name": workload.name,
-                "uid": workload.uid,
+                "apiVersion": about["apiVersion"],
+                "kind": about["kind"],
+                "namespace": namespace,
+                "name": metadata["name"],
+                "uid": uid,
             },
             "type": kind,
             "reason": reason,
@@ -90,13 +92,15 @@ class Chronicle:
                 await self._store.create(self._events, event)
             except AlreadyExists:
                 await self._store.rewrite(
-                    self._events, namespace=workload.namespace, name=name, change=again
+                    self._events, namespace=namespace, name=name, change=again
                 )
         except (ApiError, StoreError) as error:
-            log.info("event %s of %s was not written: %s", reason, workload.name, error)
+            log.info("event %s of %s was not written: %s", reason, metadata["name"], error)
 
 
-def happenings(before: Record, after: Record) -> Iterator[tuple[str, str, str]]:
+def happenings(
+    before: Record, after: Record, *, what: str = "Job"
+) -> Iterator[tuple[str, str, str]]:
     """(type, reason, message) of what happened between two records."""
     earlier = {(each.cluster, each.generation): each.state for each in before.shards}
     for shard in after.shards:
@@ -114,7 +118,7 @@ def happenings(before: Record, after: Record) -> Iterator[tuple[str, str, str]]:
         case "Running":
             yield "Normal", "Running", f"all pods have started: {where}"
         case "Succeeded":
-            yield "Normal", "Completed", "Job completed"
+            yield "Normal", "Completed", f"{what} completed"
         case "Failed":
             yield "Warning", after.reason or "Failed", after.message
         case "Queued" | "Lost" if after.message:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import policies
@@ -19,16 +20,15 @@ from fleet.dispatch.bars import Bars
 from fleet.dispatch.carrying import CARRIED
 from fleet.dispatch.chronicle import Chronicle
 from fleet.dispatch.decisions import Timing
+from fleet.dispatch.kinds import KINDS, kind_of, row_of
 from fleet.dispatch.leases import Leases, ShardKey
-from fleet.dispatch.looking import JOBS, PODS, Looker
+from fleet.dispatch.looking import PODS, Looker
 from fleet.dispatch.marks import FLEET_ANNOTATION
 from fleet.dispatch.premises import NAMESPACES, PRIORITY_CLASSES, Premises, not_accepted
 from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
-from fleet.dispatch.sight import job_view
 from fleet.dispatch.waiting import Waiting
 from fleet.errors import ApiError, Conflict, TransportError
-from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
 from policies import PLACEMENT
@@ -36,9 +36,9 @@ from policies import PLACEMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from fleet.dispatch.kind import Kind
     from fleet.dispatch.parts import Parts, Workload
     from fleet.dispatch.planning import Planner
-    from fleet.kube.resources import Resource
     from fleet.store.collection import Event
     from fleet.store.objects import ObjectStore
     from fleet.view.world import World
@@ -57,7 +57,7 @@ _REMEMBERED: Final = 4096
 
 
 class Dispatch:
-    """Follows the fleet's Jobs and carries them out."""
+    """Follows the fleet's workloads and carries them out."""
 
     def __init__(
         self,
@@ -82,19 +82,17 @@ class Dispatch:
         self._answer_s = answer_s
         self._remotes: dict[str, tuple[object, Remote]] = {}
         self._departed: dict[ShardKey, bool] = {}
-        self._orphaned: set[str] = set()  # UIDs of Jobs that are deleted and leave their shards
+        self._orphaned: set[str] = set()  # UIDs of what is deleted and leaves its shards
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._followed: ExitStack | None = None
         self._following: set[GroupVersionResource] = set()
         self._queue: Queue[Key] = Queue("dispatch")
         self._sweeps: Queue[str] = Queue("left-overs")
-        self._jobs = _row(JOBS)
         self._leases = Leases(now)
         self._bars = Bars(now)
-        chronicle = Chronicle(store, _row(_EVENTS), uid=uid, now=now)
+        chronicle = Chronicle(store, row_of(_EVENTS), uid=uid, now=now)
         self._waiting = Waiting(
             store,
-            self._jobs,
             planner=planner,
             bars=self._bars,
             barred=self._not_accepting,
@@ -104,7 +102,6 @@ class Dispatch:
         premises = Premises(fleet=fleet, offers=self, priority_of=self._priority_of)
         self._reconciler = Reconciler(
             store,
-            self._jobs,
             looker=Looker(
                 self.remote,
                 fleet=fleet,
@@ -127,7 +124,7 @@ class Dispatch:
     # -- life
 
     async def run(self) -> None:
-        """Carry the fleet's Jobs out until cancelled."""
+        """Carry the fleet's workloads out until cancelled."""
         with ExitStack() as stack:
             self._follow_store(stack)
             self._follow_members(stack)
@@ -143,7 +140,7 @@ class Dispatch:
         """A member joined, left, or its conditions changed: what waits for it is looked at."""
         self._follow_more()
         for workload in self._parts.workloads_in(name):
-            self._queue.add(Key(workload.namespace, workload.name))
+            self._queue.add(_key(workload))
         self._bars.changed(name)
         self._waiting.changed()
         if self.unreachable(name) == "":
@@ -176,23 +173,30 @@ class Dispatch:
     # -- news of the store
 
     def _follow_store(self, stack: ExitStack) -> None:
-        jobs = self._store.collection(self._jobs)
         placements = self._store.collection(PLACEMENT.resource)
-        stack.callback(jobs.follow(self._job_changed))
+        for kind in KINDS.values():
+            workloads = self._store.collection(row_of(kind.gvr))
+            stack.callback(workloads.follow(partial(self._workload_changed, kind)))
+            for entry in workloads.snapshot().entries():
+                self._queue.add(Key(kind.name, *entry.key))
         stack.callback(placements.follow(self._placement_changed))
         for gvr in CARRIED:
-            collection = self._store.collection(_row(gvr))
+            collection = self._store.collection(row_of(gvr))
             stack.callback(collection.follow(self._carried_changed))
-        for kind in policies.kinds():
-            if kind is not PLACEMENT:
-                rules = self._store.collection(kind.resource)
+        for policy in policies.kinds():
+            if policy is not PLACEMENT:
+                rules = self._store.collection(policy.resource)
                 stack.callback(rules.follow(lambda _: self._waiting.changed()))
-        for entry in jobs.snapshot().entries():
-            self._queue.add(Key(*entry.key))
         for entry in placements.snapshot().entries():
-            self._queue.add(_workload_key(entry.parse()))
+            self._placement_named(entry.parse())
 
-    def _job_changed(self, event: Event) -> None:
+    def _placement_named(self, placement: Object) -> None:
+        told = placement["spec"]["workload"]
+        kind = kind_of(told)
+        if kind is not None:
+            self._queue.add(Key(kind.name, placement["metadata"]["namespace"], told["name"]))
+
+    def _workload_changed(self, kind: Kind, event: Event) -> None:
         entry = event.entry
         if event.deleted:
             self._bars.forget(entry.uid)
@@ -200,11 +204,11 @@ class Dispatch:
         elif _ORPHAN_MARK in entry.metadata:
             # Seen here at once: the garbage collector takes the mark off as soon as it can.
             self._orphaned.add(entry.uid)
-        self._queue.add(Key(*entry.key))
+        self._queue.add(Key(kind.name, *entry.key))
 
     def _placement_changed(self, event: Event) -> None:
         obj = event.entry.parse()
-        self._queue.add(_workload_key(obj))
+        self._placement_named(obj)
         if event.deleted or (
             event.previous is not None and _phase(obj) != _phase(event.previous.parse())
         ):
@@ -216,7 +220,7 @@ class Dispatch:
         for placement in (
             self._store.collection(PLACEMENT.resource).snapshot().namespace(entry.namespace)
         ).entries():
-            self._queue.add(_workload_key(placement.parse()))
+            self._placement_named(placement.parse())
 
     # -- news of members
 
@@ -237,10 +241,11 @@ class Dispatch:
         stack = self._followed
         if stack is None:
             return
-        # Jobs are followed for the sake of being watched: `Parts` tells of those of shards.
-        for gvr, follower in (
-            (PODS, self._pod_changed), (_NODES, self._node_changed), (JOBS, _not_of_interest)
-        ):  # fmt: skip
+        followers = {_NODES: self._node_changed, PODS: self._pod_changed}
+        for kind in KINDS.values():
+            # For the sake of being watched: `Parts` tells of what is a shard.
+            followers.setdefault(kind.gvr, _not_of_interest)
+        for gvr, follower in followers.items():
             merged = self._world.merged(gvr) if gvr not in self._following else None
             if merged is not None:
                 self._following.add(gvr)
@@ -248,18 +253,19 @@ class Dispatch:
                 stack.callback(merged.collection.follow(follower))
 
     def _shard_seen(self, member: str, workload: Workload, obj: Object, gone: bool) -> None:
-        self._queue.add(Key(workload.namespace, workload.name))
-        if obj.get("kind") == "Job":
-            key = ShardKey(member, obj["metadata"]["namespace"], obj["metadata"]["name"])
+        self._queue.add(_key(workload))
+        if obj.get("kind") == workload.kind:
+            metadata = obj["metadata"]
+            key = ShardKey(member, workload.kind, metadata["namespace"], metadata["name"])
             if gone:
                 self._remember_departure(key, obj)
             else:
                 self._departed.pop(key, None)
 
-    def _remember_departure(self, key: ShardKey, job: Object) -> None:
+    def _remember_departure(self, key: ShardKey, shard: Object) -> None:
         while len(self._departed) >= _REMEMBERED:
             del self._departed[next(iter(self._departed))]
-        self._departed[key] = job_view(job).outcome == ""
+        self._departed[key] = KINDS[key.kind].view(shard).outcome == ""
         self._leases.forget(key)
 
     def went_unfinished(self, key: ShardKey) -> bool:
@@ -312,7 +318,7 @@ class Dispatch:
 
     def get(self, gvr: GroupVersionResource, namespace: str, name: str) -> Object | None:
         """See `acting.Sources`."""
-        entry = self._store.get(_row(gvr), namespace, name)
+        entry = self._store.get(row_of(gvr), namespace, name)
         return entry.parse() if entry is not None else None
 
     def _priority_of(self, name: str) -> int | None:
@@ -345,41 +351,41 @@ class Dispatch:
         if remote is None:
             return
         try:
-            jobs = await remote.list(JOBS, labels=f"{SHARD_LABEL},{WORKLOAD_UID_LABEL}")
-            for job in jobs:
-                if self._is_left_over(cluster, job):
-                    metadata = job["metadata"]
-                    log.info("%s: removing left-over %s", cluster, metadata["name"])
-                    await remote.delete(
-                        JOBS, metadata["namespace"], metadata["name"], uid=metadata["uid"]
-                    )
+            for kind in KINDS.values():
+                await self._sweep_of(kind, cluster, remote)
         except TransportError as error:
             log.debug("%s: left-overs were not looked for: %s", cluster, error)
         except ApiError as error:
             log.info("%s: left-overs could not be removed: %s", cluster, error)
 
-    def _is_left_over(self, cluster: str, job: Object) -> bool:
-        metadata = job["metadata"]
+    async def _sweep_of(self, kind: Kind, cluster: str, remote: Remote) -> None:
+        for obj in await remote.list(kind.gvr, labels=f"{SHARD_LABEL},{WORKLOAD_UID_LABEL}"):
+            if self._is_left_over(kind, cluster, obj):
+                metadata = obj["metadata"]
+                log.info("%s: removing left-over %s %s", cluster, kind.name, metadata["name"])
+                await remote.delete(
+                    kind.gvr,
+                    metadata["namespace"],
+                    metadata["name"],
+                    uid=metadata["uid"],
+                    propagation=kind.propagation,
+                )
+
+    def _is_left_over(self, kind: Kind, cluster: str, obj: Object) -> bool:
+        metadata = obj["metadata"]
         annotations = metadata.get("annotations") or {}
         if annotations.get(FLEET_ANNOTATION) != self._fleet or metadata.get("deletionTimestamp"):
             return False
-        workload = self._parts.of_shard(cluster, metadata["namespace"], metadata["name"])
+        workload = self._parts.of_shard(cluster, kind.name, metadata["namespace"], metadata["name"])
         return workload is None or workload.uid != metadata["labels"][WORKLOAD_UID_LABEL]
-
-
-def _row(gvr: GroupVersionResource) -> Resource:
-    row = builtin.resource(gvr)
-    if row is None:
-        raise LookupError(f"the release has no {gvr}")
-    return row
 
 
 def _not_of_interest(event: Event) -> None:
     """Only that it is watched matters."""
 
 
-def _workload_key(placement: Object) -> Key:
-    return Key(placement["metadata"]["namespace"], placement["spec"]["workload"]["name"])
+def _key(workload: Workload) -> Key:
+    return Key(workload.kind, workload.namespace, workload.name)
 
 
 def _phase(placement: Object) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from fleet.dispatch.record import Debt, Record, Shard
-from fleet.dispatch.sight import LAPSED, JobView, Refused, Sight
+from fleet.dispatch.sight import Refused, ShardView, Sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The fleet's Job, as far as decisions depend on it.
+    """The fleet's object, as far as decisions depend on it.
 
     `started_at` is its recorded start, `deadline_s` the user's own. `completions` is None for a
-    work queue.
+    work queue. `lapses` is whether a member ends a shard by itself that it hears nothing about,
+    `moves` whether a shard that was taken away is placed anew; if not, the workload goes with it.
     """
 
     name: str
@@ -35,7 +36,11 @@ class Ask:
     suspended: bool = False
     deleting: bool = False
     orphaned: bool = False
-    """Whether the shards are to stay when the Job is deleted."""
+    """Whether the shards are to stay when the workload is deleted."""
+    grace_s: int | None = None
+    """The time that it was given to end when it was deleted; None where that was left open."""
+    lapses: bool = True
+    moves: bool = True
 
     @property
     def deadline(self) -> float | None:
@@ -72,7 +77,8 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Create the shard's Job with a deadline, and what it needs; its gate stays shut."""
+    """Create the shard's object, with a deadline where it lapses, and what it needs; its gate stays
+    shut."""
 
     shard: Shard
     deadline_s: int
@@ -80,10 +86,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Move the deadline of the shard's Job to `seconds` from now."""
+    """Move the shard's deadline to `seconds` from now."""
 
     shard: Shard
-    job: JobView
+    view: ShardView
     seconds: float
 
 
@@ -92,7 +98,7 @@ class Meet:
     """See that the addresses of all ranks are known in the shard's member."""
 
     shard: Shard
-    job: JobView
+    view: ShardView
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,33 +106,34 @@ class Open:
     """See that the shard's gate is there and says what is so."""
 
     shard: Shard
-    job: JobView
+    view: ShardView
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the shard's Job where it is; what has ended of it stays to be looked at."""
+    """End the shard where it is; what has ended of it stays to be looked at."""
 
     shard: Shard
-    job: JobView
+    view: ShardView
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete a shard's Job with all that belongs to it."""
+    """Delete a shard's object with all that belongs to it, within `grace_s` where that is said."""
 
     cluster: str
     shard: str
-    job: JobView
+    view: ShardView
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Take our marks and the lease off a shard's Job: from then on it is the member's own."""
+    """Take our marks and the lease off a shard's object: from then on it is the member's own."""
 
     cluster: str
     shard: str
-    job: JobView
+    view: ShardView
 
 
 Act = Hold | Renew | Meet | Open | Stop | Remove | Release
@@ -137,13 +144,16 @@ class Decision:
     """`record` as it should be; `acts` only count when that is what is stored.
 
     `barred` says which clusters did not hold what was planned, and why. `gone` is whether nothing
-    is left anywhere of a workload that is being deleted. `again_s` is when to look again.
+    is left anywhere of a workload that is being deleted. `taken_s` is set where a shard that does
+    not move was taken away: the workload is to go too, within so many seconds. `again_s` is when
+    to look again.
     """
 
     record: Record
     acts: tuple[Act, ...] = ()
     barred: Mapping[str, str] = field(default_factory=dict)
     gone: bool = False
+    taken_s: int | None = None
     again_s: float | None = None
 
 
@@ -165,6 +175,7 @@ class _Pass:
         self.now = situation.now
         self.acts: list[Act] = []
         self.barred: dict[str, str] = {}
+        self._taken_s: int | None = None
         self._again: list[float] = []
 
     def decide(self) -> Decision:
@@ -198,6 +209,7 @@ class _Pass:
             acts=tuple(self.acts),
             barred=self.barred,
             gone=gone,
+            taken_s=self._taken_s,
             again_s=None if again is None else max(again - self.now, 0.0),
         )
 
@@ -219,10 +231,21 @@ class _Pass:
             if not fenced and debt.fenced_at is not None:
                 self._again.append(debt.fenced_at)
             left.append(debt)
-            if sight.job is not None and not sight.job.deleting:
-                act = Release if debt.reason == ORPHANED else Remove
-                self.acts.append(act(debt.cluster, debt.shard, sight.job))
+            if sight.view is None:
+                continue
+            if debt.reason == ORPHANED and not sight.view.deleting:
+                self.acts.append(Release(debt.cluster, debt.shard, sight.view))
+            elif self._is_to_be_told(sight.view):
+                grace_s = self.s.ask.grace_s
+                self.acts.append(Remove(debt.cluster, debt.shard, sight.view, grace_s))
         return record if len(left) == len(record.owed) else replace(record, owed=tuple(left))
+
+    def _is_to_be_told(self, view: ShardView) -> bool:
+        """Whether a shard is still to be deleted, or sooner than it was told."""
+        if not view.deleting:
+            return True
+        grace_s = self.s.ask.grace_s
+        return grace_s is not None and view.grace_s is not None and grace_s < view.grace_s
 
     def _owe(self, record: Record, shards: Iterable[Shard], reason: str) -> Record:
         """The record without `shards`, which are to be gone."""
@@ -267,16 +290,16 @@ class _Pass:
             sight = self._sight(shard)
             if shard.to_come or not sight.member:
                 record = self._owe(record, (shard,), "Ended")
-            elif sight.absent or sight.foreign or (sight.job and sight.job.outcome):
-                ended.append(self._ended(shard, sight.job, record))
-            elif sight.job is not None:
-                self.acts.append(Stop(shard, sight.job))
+            elif sight.absent or sight.foreign or (sight.view and sight.view.outcome):
+                ended.append(self._ended(shard, sight.view, record))
+            elif sight.view is not None:
+                self.acts.append(Stop(shard, sight.view))
         return record.with_shards(ended)
 
-    def _ended(self, shard: Shard, job: JobView | None, record: Record) -> Shard:
-        if job is not None and job.outcome == "Complete":
+    def _ended(self, shard: Shard, view: ShardView | None, record: Record) -> Shard:
+        if view is not None and view.outcome == "Complete":
             return replace(shard, state="Succeeded", finished_at=self.now)
-        reason = "Stopped" if job is None or job.reason == LAPSED else job.reason
+        reason = "Stopped" if view is None or view.lapsed else view.reason
         message = f"stopped: the workload has {record.phase.lower()}"
         return replace(shard, state="Evicted", reason=reason, message=message, finished_at=self.now)
 
@@ -299,21 +322,24 @@ class _Pass:
         sight = self._sight(shard)
         if not sight.reached:
             return self._silent(record, shard, sight)
-        job = sight.job
-        if job is None:
+        view = sight.view
+        if view is None:
             return self._missing(record, shard, sight)
         if shard.lost_at is not None:
             shard = replace(shard, lost_at=None, reason="", message="")
             record = record.with_shards([shard])
-        if job.outcome == "Complete":
+        if view.outcome == "Complete":
             done = replace(shard, state="Succeeded", finished_at=self.now)
             return record.with_shards([done])
-        if job.outcome == "Failed":
-            return self._failed(record, shard, job)
-        if job.deleting:
-            return self._evict(record, shard, job, "JobDeleted", "its Job is being deleted there")
-        self._renew(shard, sight, job, record.lease_s)
-        self._serve(record, shard, job)
+        if view.outcome == "Failed":
+            return self._failed(record, shard, view)
+        if view.deleting and self.s.ask.moves:
+            return self._evict(record, shard, view, "JobDeleted", "its Job is being deleted there")
+        if view.deleting:
+            self._taken_s = view.grace_s or 0
+            return record
+        self._renew(shard, sight, view, record.lease_s)
+        self._serve(record, shard, view)
         return record
 
     def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:
@@ -331,6 +357,9 @@ class _Pass:
         return self._retire(record, lost, failures=0)
 
     def _missing(self, record: Record, shard: Shard, sight: Sight) -> Record:
+        if not self.s.ask.moves:
+            self._taken_s = 0
+            return record
         message = f"its Job is gone from {shard.cluster}, and the fleet did not delete it"
         if sight.unfinished or shard.state == "Committed":
             return self._evict(record, shard, None, "JobDeleted", message)
@@ -343,28 +372,28 @@ class _Pass:
             "To run it again, create the workload anew",
         )
 
-    def _failed(self, record: Record, shard: Shard, job: JobView) -> Record:
+    def _failed(self, record: Record, shard: Shard, view: ShardView) -> Record:
         deadline = self.s.ask.deadline
-        if job.reason == LAPSED and (deadline is None or self.now < deadline):
+        if view.lapsed and (deadline is None or self.now < deadline):
             message = f"{shard.cluster} did not hear from the fleet within its lease and ended it"
-            return self._evict(record, shard, job, "LeaseLapsed", message)
+            return self._evict(record, shard, view, "LeaseLapsed", message)
         failed = replace(
-            shard, state="Failed", reason=job.reason, message=job.message, finished_at=self.now
+            shard, state="Failed", reason=view.reason, message=view.message, finished_at=self.now
         )
         return self._end(
             record.with_shards([failed]),
             "Failed",
-            reason=job.reason,
-            message=f"{shard.cluster}: {job.message or job.reason}",
+            reason=view.reason,
+            message=f"{shard.cluster}: {view.message or view.reason}",
         )
 
     def _evict(
-        self, record: Record, shard: Shard, job: JobView | None, reason: str, message: str
+        self, record: Record, shard: Shard, view: ShardView | None, reason: str, message: str
     ) -> Record:
         evicted = replace(
             shard, state="Evicted", reason=reason, message=message, finished_at=self.now
         )
-        return self._retire(record, evicted, failures=job.failed if job else 0)
+        return self._retire(record, evicted, failures=view.failed if view else 0)
 
     def _retire(self, record: Record, shard: Shard, *, failures: int) -> Record:
         """A shard that has to be placed anew; the old copy is owed."""
@@ -380,9 +409,9 @@ class _Pass:
         if states and (all(e == "Succeeded" for e in states) or (queue and "Succeeded" in states)):
             return self._end(record, "Succeeded")
         failures = record.failures + sum(
-            sight.job.failed
+            sight.view.failed
             for shard in record.shards
-            if shard.live and (sight := self._sight(shard)).job is not None
+            if shard.live and (sight := self._sight(shard)).view is not None
         )
         if failures > ask.backoff_limit:
             message = f"{failures} pods failed, and the Job allows {ask.backoff_limit}"
@@ -391,7 +420,7 @@ class _Pass:
         if deadline is not None and any(shard.live for shard in record.shards):
             if self.now >= deadline:
                 message = "Job was active longer than specified deadline"
-                return self._end(record, "Failed", reason=LAPSED, message=message)
+                return self._end(record, "Failed", reason="DeadlineExceeded", message=message)
             self._again.append(deadline)
         return record
 
@@ -399,21 +428,23 @@ class _Pass:
         assert phase in ("Succeeded", "Failed")
         return record.with_phase(phase, self.now, reason=reason, message=message)  # type: ignore[arg-type]
 
-    def _renew(self, shard: Shard, sight: Sight, job: JobView, seconds: float) -> None:
+    def _renew(self, shard: Shard, sight: Sight, view: ShardView, seconds: float) -> None:
+        if not self.s.ask.lapses:
+            return
         left_s = sight.left_s()
-        if left_s is None and job.deadline_s is not None:
+        if left_s is None and view.deadline_s is not None:
             return  # not begun to count
         due_s = seconds * _RENEW_AT
         if left_s is None or left_s < due_s:
-            self.acts.append(Renew(shard, job, seconds))
+            self.acts.append(Renew(shard, view, seconds))
             self._again.append(self.now + seconds - due_s)
         else:
             self._again.append(self.now + left_s - due_s)
 
-    def _serve(self, record: Record, shard: Shard, job: JobView) -> None:
-        self.acts.append(Meet(shard, job))
+    def _serve(self, record: Record, shard: Shard, view: ShardView) -> None:
+        self.acts.append(Meet(shard, view))
         if shard.first == 0 or self._lead_is_known(record):
-            self.acts.append(Open(shard, job))
+            self.acts.append(Open(shard, view))
 
     def _lead_is_known(self, record: Record) -> bool:
         """Whether pods of the other shards may start: rank 0 can be found."""
@@ -487,8 +518,8 @@ class _Pass:
             refused = self._hold_failed(shard, sight)
             if refused is not None:
                 failures.append((shard, refused))
-            elif sight.job is not None:
-                self._renew(shard, sight, sight.job, self._hold_s(record))
+            elif sight.view is not None:
+                self._renew(shard, sight, sight.view, self._hold_s(record))
                 if sight.bound() >= shard.count:
                     held.append(shard)
             elif sight.reached:
@@ -519,12 +550,12 @@ class _Pass:
             return Refused("MemberLeft", "is no member of the fleet any more")
         if sight.foreign:
             return Refused("NameTaken", sight.foreign)
-        job = sight.job
-        if job is None:
+        view = sight.view
+        if view is None:
             return None
-        if job.outcome or job.deleting:
-            why = job.message or job.reason or "it is being deleted there"
-            if job.reason == LAPSED:
+        if view.outcome or view.deleting:
+            why = view.message or view.reason or "it is being deleted there"
+            if view.lapsed:
                 why = "it lapsed"
             return Refused("HoldLost", f"lost its hold: {why}")
         return None
@@ -550,6 +581,8 @@ class _Pass:
 
     def _all_valid(self, record: Record, held: list[Shard]) -> bool:
         """Whether every hold has time enough left for the commit to reach it."""
+        if not self.s.ask.lapses:
+            return True
         least_s = self._hold_s(record) * _COMMIT_AT
         lefts = [self._sight(each).left_s() for each in held]
         return all(left_s is not None and left_s >= least_s for left_s in lefts)

@@ -1,6 +1,6 @@
 """How long each shard may run on without hearing from the fleet, by the fleet's own clock.
 
-A member keeps the lease itself: the deadline of the shard's Job. What is kept here is when that
+A member keeps the lease itself: the deadline of the shard. What is kept here is when that
 deadline comes at the latest, given everything that was sent, answered or not. Nothing is stored: of
 a shard that was not seen since the start, the one before may have renewed until that moment.
 """
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fleet.dispatch.sight import JobView
+    from fleet.dispatch.sight import ShardView
 
 # Deadlines and a Job's start are whole seconds, and so is the time a member tells.
 _ROUNDING_S = 2.0
 
 
 class ShardKey(NamedTuple):
-    """A shard's Job in one member."""
+    """A shard's object in one member."""
 
     cluster: str
+    kind: str
     namespace: str
     name: str
 
@@ -56,8 +57,8 @@ class Leases:
         self._until[key] = max(until, self._until.get(key, until))
 
 
-def deadline_s(job: JobView, *, clock: float, seconds: float) -> int:
-    """The `activeDeadlineSeconds` that lets a Job run for `seconds` from now; it counts from the
-    Job's start, and `clock` is what time the member has."""
-    elapsed_s = 0.0 if job.started_at is None else max(clock - job.started_at, 0.0)
+def deadline_s(view: ShardView, *, clock: float, seconds: float) -> int:
+    """The deadline that lets a shard run for `seconds` from now; it counts from the shard's start,
+    and `clock` is what time the member has."""
+    elapsed_s = 0.0 if view.started_at is None else max(clock - view.started_at, 0.0)
     return math.ceil(elapsed_s + seconds)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from fleet.dispatch.leases import Leases, ShardKey
-from fleet.dispatch.sight import PodView, Sight, is_ours, job_view, pod_view
+from fleet.dispatch.sight import PodView, Sight, is_ours, pod_view
 from fleet.errors import ApiError, TransportError
 from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from fleet.dispatch.record import Debt, Record, Shard
     from fleet.dispatch.remote import Remote
     from fleet.dispatch.shape import Workload
-    from fleet.dispatch.sight import JobView
+    from fleet.dispatch.sight import ShardView
 
-JOBS: Final = GroupVersionResource("batch", "v1", "jobs")
+Object = dict[str, Any]
+
 PODS: Final = GroupVersionResource("", "v1", "pods")
 EVENTS: Final = GroupVersionResource("", "v1", "events")
 _OF_A_LEASE: Final = 0.2
 
 
 class Departures(Protocol):
-    """What is remembered of shards' Jobs that were seen to go."""
+    """What is remembered of shards' objects that were seen to go."""
 
     def went_unfinished(self, key: ShardKey) -> bool:
-        """Whether the Job was seen to be deleted before it had finished."""
+        """Whether it was seen to be deleted before it had finished."""
 
 
 class Seen(NamedTuple):
@@ -42,6 +43,13 @@ class Seen(NamedTuple):
 
     shards: dict[str, Sight]
     debts: dict[tuple[str, str], Sight]
+
+    @property
+    def folded(self) -> dict[str, Sight]:
+        """The sights that make the workload's status, by cluster: of shards, and of what is leaving
+        a cluster where it has no shard any more."""
+        leaving = {cluster: sight for (cluster, _), sight in self.debts.items()}
+        return {**leaving, **self.shards}
 
 
 class Looker:
@@ -98,54 +106,64 @@ class Looker:
             return Sight(key.cluster, why=why, leased_until=until)
 
     async def _shard(self, workload: Workload, record: Record, shard: Shard) -> Sight:
-        key = ShardKey(shard.cluster, workload.namespace, shard.name(workload.name))
+        key = _key(workload, shard.cluster, shard.name(workload.name))
         return await self._within(self._whole(workload, record, shard), record, key)
 
     async def _whole(self, workload: Workload, record: Record, shard: Shard) -> Sight:
         name = shard.name(workload.name)
-        sight = await self._job(workload, record, shard.cluster, name)
-        if sight.job is None or not (shard.live or shard.to_come):
+        sight, obj = await self._object(workload, record, shard.cluster, name)
+        if sight.view is None or obj is None or not (shard.live or shard.to_come):
             return sight
+        if (pods := workload.kind.pods_in(obj)) is not None:
+            return replace(sight, pods=pods)
         remote = self._remote(shard.cluster)
         assert remote is not None  # it answered
         try:
             pods = await self._pods(remote, workload, name, offset=shard.first)
             trouble = ""
             if shard.to_come and len(pods) < shard.count:
-                trouble = await self._trouble(remote, workload.namespace, sight.job)
+                trouble = await self._trouble(remote, workload.namespace, sight.view)
         except (ApiError, TransportError) as error:
             return replace(sight, reached=False, why=str(error))
         return replace(sight, pods=pods, trouble=trouble)
 
     async def _debt(self, workload: Workload, record: Record, debt: Debt) -> Sight:
-        key = ShardKey(debt.cluster, workload.namespace, debt.shard)
-        looking = self._job(workload, record, debt.cluster, debt.shard)
-        return await self._within(looking, record, key)
+        key = _key(workload, debt.cluster, debt.shard)
+        return await self._within(self._alone(workload, record, debt), record, key)
 
-    async def _job(self, workload: Workload, record: Record, cluster: str, name: str) -> Sight:
-        key = ShardKey(cluster, workload.namespace, name)
+    async def _alone(self, workload: Workload, record: Record, debt: Debt) -> Sight:
+        sight, _ = await self._object(workload, record, debt.cluster, debt.shard)
+        return sight
+
+    async def _object(
+        self, workload: Workload, record: Record, cluster: str, name: str
+    ) -> tuple[Sight, Object | None]:
+        """The shard without its pods, and its object as it is there."""
+        kind, key = workload.kind, _key(workload, cluster, name)
         remote = self._remote(cluster)
         until = self._leases.until(key, lease_s=record.lease_s)
         if remote is None:
-            return Sight(cluster, member=False, leased_until=until)
+            return Sight(cluster, member=False, leased_until=until), None
         if why := self._silent(cluster):
-            return Sight(cluster, why=why, leased_until=until)
+            return Sight(cluster, why=why, leased_until=until), None
         try:
-            obj = await remote.get(JOBS, workload.namespace, name)
+            obj = await remote.get(kind.gvr, workload.namespace, name)
         except (ApiError, TransportError) as error:
-            return Sight(cluster, why=str(error), leased_until=until)
+            return Sight(cluster, why=str(error), leased_until=until), None
         sight = Sight(cluster, reached=True, clock=remote.clock, leased_until=until)
         if obj is None:
-            return replace(sight, unfinished=self._departures.went_unfinished(key))
+            return replace(sight, unfinished=self._departures.went_unfinished(key)), None
         if not is_ours(obj, fleet=self._fleet, workload_uid=workload.uid, shard=name):
-            return replace(sight, foreign=f"has a Job {name} that is not the fleet's")
-        sight = replace(sight, job=job_view(obj))
+            foreign = f"has a {kind.name} {name} that is not the fleet's"
+            return replace(sight, foreign=foreign), None
+        sight = replace(sight, view=kind.view(obj))
         self._leases.seen(key, sight.left_s())
-        return replace(sight, leased_until=self._leases.until(key, lease_s=record.lease_s))
+        until = self._leases.until(key, lease_s=record.lease_s)
+        return replace(sight, leased_until=until), obj
 
-    async def _trouble(self, remote: Remote, namespace: str, job: JobView) -> str:
-        """The last thing that kept the Job from making a pod, "" where nothing did."""
-        selector = f"involvedObject.uid={job.uid},type=Warning"
+    async def _trouble(self, remote: Remote, namespace: str, view: ShardView) -> str:
+        """The last thing that kept the shard from making a pod, "" where nothing did."""
+        selector = f"involvedObject.uid={view.uid},type=Warning"
         events = await remote.list(EVENTS, namespace, fields=selector)
         latest = max(events, key=lambda event: event.get("lastTimestamp") or "", default={})
         return str(latest.get("message") or "")
@@ -156,3 +174,7 @@ class Looker:
         labels = f"{SHARD_LABEL}={name},{WORKLOAD_UID_LABEL}={workload.uid}"
         pods = await remote.list(PODS, workload.namespace, labels=labels)
         return tuple(pod_view(pod, offset=offset) for pod in pods)
+
+
+def _key(workload: Workload, cluster: str, name: str) -> ShardKey:
+    return ShardKey(cluster, workload.kind.name, workload.namespace, name)

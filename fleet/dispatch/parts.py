@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
+from fleet.dispatch.kinds import KINDS, kind_of
 from fleet.dispatch.marks import FLEET_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL, is_pod_of
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_NAMESPACE_LABEL, WORKLOAD_UID_LABEL
 from fleet.view.projection import Part
@@ -28,8 +29,8 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
-_JOB: Final = ("batch", "Job")
 _POD: Final = ("", "Pod")
+_SHARDS: Final = {(kind.gvr.group, kind.name): kind.name for kind in KINDS.values()}
 _EVENTS: Final = frozenset({("", "Event"), ("events.k8s.io", "Event")})
 _GONE_WITH_SHARDS: Final = frozenset({
     ("", "ConfigMap"), ("", "Secret"), ("", "Service"), ("", "ServiceAccount"),
@@ -38,11 +39,21 @@ _GONE_WITH_SHARDS: Final = frozenset({
 
 
 class Workload(NamedTuple):
-    """The fleet's object that a shard belongs to."""
+    """The fleet's object that a shard belongs to. `kind` is one of `kinds.KINDS`."""
 
+    kind: str
     namespace: str
     name: str
     uid: str
+
+
+class _Shard(NamedTuple):
+    """A shard's object in one member."""
+
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
 
 
 class Parts:
@@ -50,8 +61,8 @@ class Parts:
 
     def __init__(self, *, fleet: str) -> None:
         self._fleet = fleet
-        self._shards: dict[tuple[str, str, str], Workload] = {}
-        self._of: dict[str, list[tuple[str, str, str]]] = {}
+        self._shards: dict[_Shard, Workload] = {}
+        self._of: dict[str, list[_Shard]] = {}
         self.follower: Callable[[str, Workload, Object, bool], None] = _nobody
 
     # -- the record
@@ -78,12 +89,18 @@ class Parts:
             self._drop(obj["spec"]["workload"]["uid"])
             return
         told = obj["spec"]["workload"]
-        workload = Workload(entry.namespace, told["name"], told["uid"])
+        kind = kind_of(told)
+        if kind is None:
+            return
+        workload = Workload(kind.name, entry.namespace, told["name"], told["uid"])
         record = records.read(obj.get("status") or {})
         keys = [
-            (shard.cluster, entry.namespace, shard.name(workload.name)) for shard in record.shards
+            _Shard(shard.cluster, kind.name, entry.namespace, shard.name(workload.name))
+            for shard in record.shards
         ]
-        keys += [(debt.cluster, entry.namespace, debt.shard) for debt in record.owed]
+        keys += [
+            _Shard(debt.cluster, kind.name, entry.namespace, debt.shard) for debt in record.owed
+        ]
         self._drop(workload.uid)
         self._of[workload.uid] = keys
         self._shards |= dict.fromkeys(keys, workload)
@@ -92,17 +109,17 @@ class Parts:
         for key in self._of.pop(uid, ()):
             self._shards.pop(key, None)
 
-    def of_shard(self, cluster: str, namespace: str, shard: str) -> Workload | None:
-        """The workload whose shard this is, by the record."""
-        return self._shards.get((cluster, namespace, shard))
+    def of_shard(self, cluster: str, kind: str, namespace: str, shard: str) -> Workload | None:
+        """The workload of that kind whose shard this is, by the record."""
+        return self._shards.get(_Shard(cluster, kind, namespace, shard))
 
     def workloads_in(self, cluster: str) -> Iterable[Workload]:
         """The workloads that have a shard in a cluster, or one that is owed."""
-        return {workload for key, workload in self._shards.items() if key[0] == cluster}
+        return {workload for key, workload in self._shards.items() if key.cluster == cluster}
 
     def hosts(self, namespace: str) -> frozenset[str]:
         """The members that have parts of workloads of a fleet's namespace."""
-        return frozenset(cluster for (cluster, there, _) in self._shards if there == namespace)
+        return frozenset(key.cluster for key in self._shards if key.namespace == namespace)
 
     # -- what the view asks
 
@@ -115,13 +132,26 @@ class Parts:
         labels = metadata.get("labels") or {}
         if key in _GONE_WITH_SHARDS:
             return "Hidden" if self._goes_along(labels, metadata) else "Native"
-        if key not in (_JOB, _POD) or SHARD_LABEL not in labels:
+        if SHARD_LABEL not in labels:
             return "Native"
-        namespace = metadata.get("namespace") or ""
-        workload = self.of_shard(member, namespace, labels[SHARD_LABEL])
-        if workload is None or not _says(labels, workload):
-            return "Native"
-        return "Part" if key == _POD else "Hidden"
+        namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
+        if key in _SHARDS and labels[SHARD_LABEL] == name:
+            workload = self.of_shard(member, _SHARDS[key], namespace, name)
+            if workload is not None and _says(labels, workload):
+                return "Hidden"
+        if key == _POD:
+            workload = self._with_pods(member, namespace, labels[SHARD_LABEL])
+            if workload is not None and _says(labels, workload):
+                return "Part"
+        return "Native"
+
+    def _with_pods(self, member: str, namespace: str, shard: str) -> Workload | None:
+        """The workload whose shard has pods of its own."""
+        for kind in KINDS:
+            workload = self.of_shard(member, kind, namespace, shard)
+            if workload is not None and kind != _POD[1]:
+                return workload
+        return None
 
     def _goes_along(self, labels: Mapping[str, str], metadata: Mapping[str, Any]) -> bool:
         annotations = metadata.get("annotations") or {}
@@ -141,22 +171,25 @@ class Parts:
         return self._part(member, key.kind, key.namespace, key.name)
 
     def _part(self, member: str, kind: Any, namespace: str, name: str) -> Part | None:
-        if kind == "Job":
-            workload = self.of_shard(member, namespace, name)
-            return Part(namespace, workload.name, workload.uid) if workload else None
+        workload = self.of_shard(member, kind, namespace, name) if kind in KINDS else None
+        if workload is not None:
+            return Part(namespace, workload.name, workload.uid)
         if kind != "Pod":
             return None
         shard = name.rpartition("-")[0]
         for candidate in (shard, shard.rpartition("-")[0]):
-            if self.of_shard(member, namespace, candidate) and is_pod_of(candidate, name):
+            if self._with_pods(member, namespace, candidate) and is_pod_of(candidate, name):
                 return Part(namespace, f"{name}.{member}")
         return None
 
     def seen(self, member: str, obj: Object, *, gone: bool) -> None:
-        """A pod or a Job of a shard came, changed or went."""
-        labels = obj["metadata"].get("labels") or {}
-        namespace = obj["metadata"].get("namespace") or ""
-        workload = self.of_shard(member, namespace, labels.get(SHARD_LABEL, ""))
+        """A shard, or a pod of one, came, changed or went."""
+        metadata = obj["metadata"]
+        namespace, name = metadata.get("namespace") or "", metadata["name"]
+        shard = (metadata.get("labels") or {}).get(SHARD_LABEL, "")
+        workload = self.of_shard(member, obj.get("kind", ""), namespace, name)
+        if workload is None or shard != name:
+            workload = self._with_pods(member, namespace, shard)
         if workload is not None:
             self.follower(member, workload, obj, gone)
 

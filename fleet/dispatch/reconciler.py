@@ -11,12 +11,12 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.dispatch import fold
 from fleet.dispatch import record as records
 from fleet.dispatch.decisions import Decision, Hold, Release, Remove, Situation, Timing, decide
+from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.record import Record
-from fleet.dispatch.shape import Workload, owner_reference
+from fleet.dispatch.shape import owner_reference
 from fleet.errors import AlreadyExists, ApiError, NotFound, TransportError
 from policies import PLACEMENT
 from policies.placement import name_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.chronicle import Chronicle
     from fleet.dispatch.decisions import Act
     from fleet.dispatch.looking import Looker, Seen
+    from fleet.dispatch.shape import Workload
     from fleet.dispatch.sight import Refused, Sight
     from fleet.kube.resources import Resource
     from fleet.store.entry import Entry
@@ -43,13 +44,23 @@ _POLL_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 2.0, "Runnin
 
 
 class Key(NamedTuple):
-    """A Job of the fleet."""
+    """A workload of the fleet. `kind` is one of `kinds.KINDS`."""
 
+    kind: str
     namespace: str
     name: str
 
+    @property
+    def resource(self) -> Resource:
+        return row_of(KINDS[self.kind].gvr)
+
+    @property
+    def placement(self) -> str:
+        """The name of its Placement."""
+        return name_of(self.kind, self.name)
+
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.kind.lower()} {self.namespace}/{self.name}"
 
 
 class Outcome(NamedTuple):
@@ -63,7 +74,6 @@ class Reconciler:
     def __init__(
         self,
         store: ObjectStore,
-        jobs: Resource,
         *,
         looker: Looker,
         actor: Actor,
@@ -75,9 +85,9 @@ class Reconciler:
         timing: Timing,
     ) -> None:
         """`barred` is told (workload uid, cluster, why) of clusters that did not hold a plan;
-        `orphaned` says of a Job's UID whether its deletion leaves the shards where they are."""
+        `orphaned` says of a workload's UID whether its deletion leaves its shards where they are.
+        """
         self._store = store
-        self._jobs = jobs
         self._placements = PLACEMENT.resource
         self._looker = looker
         self._actor = actor
@@ -90,14 +100,14 @@ class Reconciler:
 
     async def reconcile(self, key: Key) -> Outcome:
         """One pass. Raises what is to be tried again: StoreError, ApiError, TransportError."""
-        job = self._store.get(self._jobs, *key)
-        placement = self._store.get(self._placements, key.namespace, name_of("Job", key.name))
-        workload = Workload(job.parse()) if job is not None else None
+        entry = self._get(key)
+        placement = self._store.get(self._placements, key.namespace, key.placement)
+        workload = KINDS[key.kind].read(entry.parse()) if entry is not None else None
         if placement is not None:
             owner = placement.parse()["spec"]["workload"]["uid"]
             if workload is None or workload.uid != owner:
                 return await self._bury(key, placement, again=workload is not None)
-        if workload is None or _is_others(workload):
+        if workload is None or workload.others:
             return Outcome()
         if placement is None:
             return await self._begin(key, workload)
@@ -105,9 +115,12 @@ class Reconciler:
 
     # -- the objects at the gateway
 
+    def _get(self, key: Key) -> Entry | None:
+        return self._store.get(key.resource, key.namespace, key.name)
+
     async def _begin(self, key: Key, workload: Workload) -> Outcome:
-        """A Job that is not known yet: hold on to it, then begin its record."""
-        if workload.obj["metadata"].get("deletionTimestamp"):
+        """One that is not known yet: hold on to it, then begin its record."""
+        if workload.deleting:
             await self._let_go(key, workload.uid)
             return Outcome()
         if workload.finished:
@@ -120,7 +133,7 @@ class Reconciler:
             "apiVersion": self._placements.api_version,
             "kind": PLACEMENT.name,
             "metadata": {
-                "name": name_of("Job", key.name),
+                "name": key.placement,
                 "namespace": key.namespace,
                 "uid": self._uid(),
                 "creationTimestamp": records.text_of(now),
@@ -155,14 +168,19 @@ class Reconciler:
             metadata["finalizers"] = [*finalizers, FINALIZER]
             return obj
 
-        await self._store.rewrite(self._jobs, namespace=key.namespace, name=key.name, change=change)
+        await self._rewrite(key, change)
+
+    async def _rewrite(self, key: Key, change: Callable[[Object], Object | None]) -> None:
+        await self._store.rewrite(
+            key.resource, namespace=key.namespace, name=key.name, change=change
+        )
 
     async def _let_go(self, key: Key, uid: str) -> None:
-        """Take our finalizer off; a Job that is held by nobody else goes."""
-        entry = self._store.get(self._jobs, *key)
+        """Take our finalizer off; what is held by nobody else goes."""
+        entry = self._get(key)
         if entry is None or entry.uid != uid:
             return
-        await self._release(self._jobs, entry)
+        await self._release(key.resource, entry)
 
     async def _release(self, resource: Resource, entry: Entry) -> None:
         obj = entry.parse()
@@ -174,6 +192,8 @@ class Reconciler:
             metadata["finalizers"] = finalizers
             if not finalizers:
                 del metadata["finalizers"]
+            if metadata.get("deletionGracePeriodSeconds"):
+                metadata["deletionGracePeriodSeconds"] = 0  # it is over: only finalizers hold it
             await self._store.update(resource, obj, expected=entry.revision)
             return
         try:
@@ -184,27 +204,22 @@ class Reconciler:
             return
 
     async def _bury(self, key: Key, placement: Entry, *, again: bool) -> Outcome:
-        """A record whose Job is no more: what it put into members goes, then the record."""
+        """A record whose workload is no more: what it put into members goes, then the record."""
         told = placement.parse()["spec"]["workload"]
-        stub = Workload(
+        stub = KINDS[key.kind].stub(
             {
-                "apiVersion": told["apiVersion"],
-                "kind": told["kind"],
-                "metadata": {
-                    "name": told["name"],
-                    "namespace": key.namespace,
-                    "uid": told["uid"],
-                    "deletionTimestamp": records.text_of(self._now()),
-                },
-                "spec": {"template": {}},
+                "name": told["name"],
+                "namespace": key.namespace,
+                "uid": told["uid"],
+                "deletionTimestamp": records.text_of(self._now()),
             }
         )
         outcome = await self._bring(key, stub, placement)
         return outcome._replace(again_s=0.0) if again and outcome.again_s is None else outcome
 
     async def _finish(self, key: Key, uid: str) -> None:
-        """Nothing is left in any member: the record goes, then the Job may."""
-        name = name_of("Job", key.name)
+        """Nothing is left in any member: the record goes, then the workload may."""
+        name = key.placement
         entry = self._store.get(self._placements, key.namespace, name)
         if entry is not None:
             try:
@@ -239,13 +254,13 @@ class Reconciler:
             refused |= await self._act(decision, workload, record, seen)
             await self._fold(key, workload, record, seen)
             if not refused:
-                expires_s = await self._expire(key, workload)
+                expires_s = await self._expire(key, workload, decision)
                 return self._outcome(workload, record, decision, expires_s)
         return Outcome(again_s=0.0)
 
     def _situation(self, workload: Workload, record: Record, seen: Seen) -> Situation:
         return Situation(
-            ask=replace(workload.ask(), orphaned=self._orphaned(workload.uid)),
+            ask=workload.ask(orphaned=self._orphaned(workload.uid)),
             record=record,
             now=self._now(),
             sights=seen.shards,
@@ -296,37 +311,38 @@ class Reconciler:
         def change(obj: Object) -> Object | None:
             if obj["metadata"]["uid"] != workload.uid:
                 return None
-            status = fold.fold(Workload(obj), record, seen.shards, now=now)
-            if status == (obj.get("status") or {}):
-                return None
-            obj["status"] = status
-            return obj
+            kind = workload.kind
+            folded = kind.fold(kind.read(obj), record, seen.folded, now=now)
+            return None if folded == obj else folded
 
         try:
-            await self._store.rewrite(
-                self._jobs, namespace=key.namespace, name=key.name, change=change
-            )
+            await self._rewrite(key, change)
         except NotFound:
             return
 
-    async def _expire(self, key: Key, workload: Workload) -> float | None:
-        """Begin the deletion of a Job that has outlived its end; seconds until then otherwise."""
-        ends = workload.expires_at()
-        if ends is None or workload.ask().deleting:
+    async def _expire(self, key: Key, workload: Workload, decision: Decision) -> float | None:
+        """Begin the deletion of a workload that has outlived its end, or that was taken away in
+        its member; seconds until then otherwise."""
+        if workload.deleting:
             return None
         now = self._now()
-        if now < ends:
-            return ends - now
+        grace_s = decision.taken_s
+        if grace_s is None:
+            ends = workload.expires_at()
+            if ends is None:
+                return None
+            if now < ends:
+                return ends - now
 
         def change(obj: Object) -> Object | None:
             metadata = obj["metadata"]
             if metadata["uid"] != workload.uid or metadata.get("deletionTimestamp"):
                 return None
-            metadata["deletionTimestamp"] = records.text_of(now)
-            metadata["deletionGracePeriodSeconds"] = 0
+            metadata["deletionTimestamp"] = records.text_of(now + (grace_s or 0))
+            metadata["deletionGracePeriodSeconds"] = grace_s or 0
             return obj
 
-        await self._store.rewrite(self._jobs, namespace=key.namespace, name=key.name, change=change)
+        await self._rewrite(key, change)
         return 0.0
 
     def _outcome(
@@ -349,9 +365,3 @@ def _with_refusals(seen: Seen, refused: Mapping[str, Refused]) -> Seen:
         for cluster, sight in seen.shards.items()
     }
     return seen._replace(shards=shards)
-
-
-def _is_others(workload: Workload) -> bool:
-    """Whether somebody else said that the Job is theirs to run."""
-    manager = workload.spec.get("managedBy")
-    return manager not in (None, FINALIZER, "kubernetes.io/job-controller")

@@ -110,14 +110,17 @@ class Remote:
         *,
         uid: str,
         propagation: str = "Foreground",
+        grace_s: int | None = None,
     ) -> None:
         """Ask for the object's deletion; one that is gone already is no error."""
-        options = {
+        options: Object = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": propagation,
             "preconditions": {"uid": uid},
         }
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
         try:
             await self._call("DELETE", path_of(gvr, namespace=namespace, name=name), options)
         except ApiError as error:

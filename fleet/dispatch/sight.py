@@ -1,4 +1,4 @@
-"""What is seen of a shard in its member, as values; parsed from Job and Pod objects.
+"""What is seen of a shard in its member, as values; parsed from the objects there.
 
 A sight is of one pass and never kept. Not to have reached a member is a sight of its own and says
 nothing about what is there. Next step: `decisions` judges it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fleet.dispatch.marks import (
     COMPLETION_INDEX_ANNOTATION,
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 Outcome = Literal["", "Complete", "Failed"]
-
-LAPSED: Final = "DeadlineExceeded"
-_UNSCHEDULABLE: Final = "Unschedulable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +46,9 @@ class PodView:
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """The Job of a shard. `deadline_s` counts from `started_at`; both None where not set."""
+class ShardView:
+    """The object of a shard. `deadline_s` counts from `started_at`; both None where not set, or
+    where the kind has no such thing. `grace_s` is the time it was given when it was deleted."""
 
     uid: str
     revision: str
@@ -60,14 +58,14 @@ class JobView:
     started_at: float | None = None
     deadline_s: int | None = None
     deleting: bool = False
-    active: int = 0
-    ready: int = 0
-    terminating: int = 0
-    succeeded: int = 0
+    grace_s: int | None = None
     failed: int = 0
-    completed: str = ""
-    """Completed indexes as the Job counts them, `0,2-3`."""
-    failed_indexes: str = ""
+    """Pods of it that failed."""
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether it ended because nobody renewed its lease."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class Sight:
     """One look at a shard in its member.
 
     `reached` is whether the member answered everything that was asked. `clock` is the member's
-    time then, in seconds since the epoch. `job` is None where there is none of that name;
+    time then, in seconds since the epoch. `view` is None where there is none of that name;
     `unfinished` then says that it was seen to go without having finished. `foreign` is set where
     the name is somebody else's. `leased_until` is when the shard ends by itself at the latest,
     by our clock. `trouble` is why the member cannot make the shard's pods.
@@ -94,7 +92,7 @@ class Sight:
     why: str = ""
     member: bool = True
     clock: float = 0.0
-    job: JobView | None = None
+    view: ShardView | None = None
     pods: tuple[PodView, ...] = ()
     trouble: str = ""
     foreign: str = ""
@@ -105,14 +103,14 @@ class Sight:
     @property
     def absent(self) -> bool:
         """Whether the shard is known to be gone."""
-        return self.reached and self.job is None
+        return self.reached and self.view is None
 
     def left_s(self) -> float | None:
-        """Seconds until the Job's deadline, by the member's clock; None while none runs."""
-        job = self.job
-        if job is None or job.deadline_s is None or job.started_at is None:
+        """Seconds until the shard's deadline, by the member's clock; None while none runs."""
+        view = self.view
+        if view is None or view.deadline_s is None or view.started_at is None:
             return None
-        return job.started_at + job.deadline_s - self.clock
+        return view.started_at + view.deadline_s - self.clock
 
     def bound(self) -> int:
         """Pods on nodes, each rank once, not counting those on their way out."""
@@ -149,43 +147,6 @@ def generation_of(obj: Mapping[str, Any]) -> int:
     return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
-def job_view(job: Mapping[str, Any]) -> JobView:
-    """A Job object as a value."""
-    metadata, spec = job["metadata"], job.get("spec") or {}
-    status = job.get("status") or {}
-    outcome, reason, message = _outcome(status)
-    return JobView(
-        uid=metadata.get("uid", ""),
-        revision=metadata.get("resourceVersion", ""),
-        outcome=outcome,
-        reason=reason,
-        message=message,
-        started_at=moment(status.get("startTime")),
-        deadline_s=spec.get("activeDeadlineSeconds"),
-        deleting=bool(metadata.get("deletionTimestamp")),
-        active=status.get("active") or 0,
-        ready=status.get("ready") or 0,
-        terminating=status.get("terminating") or 0,
-        succeeded=status.get("succeeded") or 0,
-        failed=status.get("failed") or 0,
-        completed=status.get("completedIndexes") or "",
-        failed_indexes=status.get("failedIndexes") or "",
-    )
-
-
-def _outcome(status: Mapping[str, Any]) -> tuple[Outcome, str, str]:
-    """The terminal condition. What is about to fail has failed: pods are on their way out."""
-    conditions = {c.get("type"): c for c in status.get("conditions") or () if _true(c)}
-    for kind, outcome in (
-        ("Complete", "Complete"),
-        ("Failed", "Failed"),
-        ("FailureTarget", "Failed"),
-    ):
-        if condition := conditions.get(kind):
-            return outcome, condition.get("reason") or "", condition.get("message") or ""  # type: ignore[return-value]
-    return "", "", ""
-
-
 def pod_view(pod: Mapping[str, Any], *, offset: int = 0) -> PodView:
     """A Pod object as a value; `offset` is added to a local index where there is no global one."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
@@ -214,10 +175,6 @@ def _unscheduled(status: Mapping[str, Any]) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return condition.get("message") or condition.get("reason") or ""
     return ""
-
-
-def _true(condition: Mapping[str, Any]) -> bool:
-    return condition.get("status") == "True"
 
 
 def moment(text: Any) -> float | None:

@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch import record as records
+from fleet.dispatch.kinds import KINDS
 from fleet.dispatch.planning import Question
-from fleet.dispatch.shape import Workload
 from fleet.errors import ApiError, Conflict, FleetError, Invalid, NotFound
 from policies import PLACEMENT
-from policies.placement import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
     from fleet.dispatch.planning import Answer, Planner
     from fleet.dispatch.reconciler import Key
     from fleet.dispatch.record import Record
-    from fleet.kube.resources import Resource
+    from fleet.dispatch.shape import Workload
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
+    from policies.placement import Fencing
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,6 @@ class Waiting:
     def __init__(
         self,
         store: ObjectStore,
-        jobs: Resource,
         *,
         planner: Planner,
         bars: Bars,
@@ -54,7 +53,6 @@ class Waiting:
     ) -> None:
         """`barred` says of a namespace which clusters do not take its work, and why."""
         self._store = store
-        self._jobs = jobs
         self._planner = planner
         self._bars = bars
         self._barred = barred
@@ -116,7 +114,7 @@ class Waiting:
     def _in_order(self) -> list[Key]:
         found = {}
         for key in list(self._keys):
-            entry = self._store.get(self._jobs, *key)
+            entry = self._store.get(key.resource, key.namespace, key.name)
             if entry is None:
                 self.discard(key)
             else:
@@ -125,12 +123,12 @@ class Waiting:
         return [found[obj["metadata"]["uid"]][0] for obj in ordered]
 
     async def _ask(self, key: Key) -> float | None:
-        job = self._store.get(self._jobs, *key)
-        placement = self._store.get(PLACEMENT.resource, key.namespace, name_of("Job", key.name))
-        if job is None or placement is None:
+        entry = self._store.get(key.resource, key.namespace, key.name)
+        placement = self._store.get(PLACEMENT.resource, key.namespace, key.placement)
+        if entry is None or placement is None:
             self.discard(key)
             return None
-        workload = Workload(job.parse())
+        workload = KINDS[key.kind].read(entry.parse())
         stored = placement.parse()
         before = records.read(stored.get("status") or {})
         ask = workload.ask()
@@ -175,7 +173,7 @@ class Waiting:
             owed=before.owed,
             failures=before.failures,
             lease_s=answer.lease_s if answer.placed else before.lease_s,
-            fencing=answer.fencing if answer.placed else before.fencing,
+            fencing=_fencing(workload, answer) if answer.placed else before.fencing,
             offsets=answer.offsets if answer.placed else before.offsets,
         )
         if answer.placed:
@@ -210,7 +208,7 @@ class Waiting:
             return
         await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)
         if after.waiting and (after.reason, after.message) != (before.reason, before.message):
-            await self._chronicle.tell(workload, "Warning", after.reason, after.message)
+            await self._chronicle.tell(workload.obj, "Warning", after.reason, after.message)
 
 
 def _check(workload: Workload, before: Record, after: Record) -> None:
@@ -227,6 +225,11 @@ def _check(workload: Workload, before: Record, after: Record) -> None:
             f"no plan for {workload.nodes} ranks after generation {before.generation}: "
             f"generation {after.generation} with {ranks}"
         )
+
+
+def _fencing(workload: Workload, answer: Answer) -> Fencing:
+    """As the policy says, where members can keep a lease of it; else only what was seen gone is."""
+    return answer.fencing if workload.kind.lapses else "Confirmed"
 
 
 def _placed_reason(status: Mapping[str, Any]) -> str:

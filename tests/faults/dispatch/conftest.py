@@ -237,7 +237,7 @@ class Member:
     def _remember(self, job: Object) -> None:
         metadata = job["metadata"]
         if not _outcome(job):
-            key = ShardKey(self.name, metadata["namespace"], metadata["name"])
+            key = ShardKey(self.name, "Job", metadata["namespace"], metadata["name"])
             self.gone_unfinished.add(key)
 
     def pods_of(self, job: Object) -> list[Object]:
@@ -553,8 +553,8 @@ class Fleet:
         self.store = await self._lives.enter_async_context(
             ObjectStore(self._backend, Sequencer(epoch=self._epoch))
         )
-        events, jobs = ROWS["events"], ROWS["jobs"]
-        assert events is not None and jobs is not None
+        events = ROWS["events"]
+        assert events is not None
         leases = Leases(self.clock)
         self.bars = Bars(self.clock)
         remotes: dict[str, Remote] = {}
@@ -571,7 +571,6 @@ class Fleet:
         )
         self.reconciler = Reconciler(
             self.store,
-            jobs,
             looker=Looker(
                 remote, fleet=FLEET, leases=leases, departures=self, silent=lambda name: ""
             ),
@@ -585,7 +584,6 @@ class Fleet:
         )
         self.waiting = Waiting(
             self.store,
-            jobs,
             planner=self.planner,
             bars=self.bars,
             barred=lambda namespace: {},
@@ -744,7 +742,7 @@ class Fleet:
         row = ROWS["jobs"]
         assert row is not None
         names = {entry.name for entry in self.store.collection(row).snapshot().entries()}
-        return [Key("payments", name) for name in sorted(names | self.records().keys())]
+        return [Key("Job", "payments", name) for name in sorted(names | self.records().keys())]
 
     async def gateway(self) -> None:
         """One look at everything. Raises CrashError."""

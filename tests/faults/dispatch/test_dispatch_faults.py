@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleet.dispatch.looking import JOBS
+from fleet.dispatch.jobs import JOBS
 from fleet.dispatch.remote import Remote
 from fleet.errors import Conflict
 
@@ -178,7 +178,7 @@ async def test_a_deletion_means_the_very_job_that_was_seen(fleet):
     await fleet.until(lambda: fleet.record().phase == "Running")
     west = fleet.members["west"]
     with pytest.raises(Conflict):
-        await Remote(west).delete(JOBS, "payments", "train-g1-west", uid="of another")
+        await Remote(west).delete(JOBS.gvr, "payments", "train-g1-west", uid="of another")
     assert west.find("jobs", "train-g1-west")["metadata"].get("deletionTimestamp") is None
 
 

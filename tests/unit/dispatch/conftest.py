@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from fleet.dispatch.shape import Workload
+from fleet.dispatch.jobs import JobWorkload
 from fleet.kube import defaults
 
 
 class MakeJob(Protocol):
-    def __call__(self, name: str = "train", **spec: Any) -> Workload: ...
+    def __call__(self, name: str = "train", **spec: Any) -> JobWorkload: ...
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def make_job() -> MakeJob:
         pod: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
         **spec: Any,
-    ) -> Workload:
+    ) -> JobWorkload:
         container = {"name": "main", "image": "busybox"}
         given = {
             "completions": 6,
@@ -43,7 +43,7 @@ def make_job() -> MakeJob:
             "metadata": {"name": name, **(metadata or {})},
             "spec": {k: v for k, v in (given | spec).items() if v is not None},
         }
-        return Workload(
+        return JobWorkload(
             defaults.create(
                 "batch",
                 "v1",

@@ -23,8 +23,9 @@ from fleet.dispatch.decisions import (
     Timing,
     decide,
 )
+from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import Debt, Record, Shard
-from fleet.dispatch.sight import JobView, PodView, Refused, Sight
+from fleet.dispatch.sight import PodView, Refused, Sight
 
 NOW = 1_800_000_000.0
 TIMING = Timing(hold_s=30, hold_limit_s=120, margin_s=5)
@@ -145,7 +146,7 @@ def test_nothing_is_committed_while_a_pod_is_on_no_node():
     before = record("Holding", in_state("Holding"))
     one_short = pods(WEST)[:1] + pods(WEST, bound=False)[1:]
     decision = decided(
-        before, seen(EAST, job=job(), pods=pods(EAST)), seen(WEST, job=job(), pods=one_short)
+        before, seen(EAST, view=job(), pods=pods(EAST)), seen(WEST, view=job(), pods=one_short)
     )
     assert decision.record.phase == "Holding"
     assert states(decision) == {"east": "Held", "west": "Holding"}
@@ -156,7 +157,7 @@ def test_a_hold_that_is_gone_again_is_no_hold():
     before = record("Holding", in_state("Held", EAST) + in_state("Holding", WEST))
     leaving = tuple(replace(pod, deleting=True) for pod in pods(EAST))
     decision = decided(
-        before, seen(EAST, job=job(), pods=leaving), seen(WEST, job=job(), pods=pods(WEST))
+        before, seen(EAST, view=job(), pods=leaving), seen(WEST, view=job(), pods=pods(WEST))
     )
     assert states(decision) == {"east": "Holding", "west": "Held"}
 
@@ -164,7 +165,7 @@ def test_a_hold_that_is_gone_again_is_no_hold():
 def test_all_holds_standing_are_committed():
     before = record("Holding", in_state("Held"))
     decision = decided(
-        before, seen(EAST, job=job(), pods=pods(EAST)), seen(WEST, job=job(), pods=pods(WEST))
+        before, seen(EAST, view=job(), pods=pods(EAST)), seen(WEST, view=job(), pods=pods(WEST))
     )
     assert decision.record.phase == "Committed"
     assert states(decision) == {"east": "Committed", "west": "Committed"}
@@ -174,7 +175,7 @@ def test_holds_that_are_about_to_lapse_are_renewed_and_not_committed():
     before = record("Holding", in_state("Held"))
     late = job(started_at=NOW - 26)
     decision = decided(
-        before, seen(EAST, job=late, pods=pods(EAST)), seen(WEST, job=job(), pods=pods(WEST))
+        before, seen(EAST, view=late, pods=pods(EAST)), seen(WEST, view=job(), pods=pods(WEST))
     )
     settled(decision, before)
     assert kinds(decision) == [("Renew", "east")]
@@ -182,7 +183,7 @@ def test_holds_that_are_about_to_lapse_are_renewed_and_not_committed():
 
 def test_a_member_that_does_not_answer_is_waited_for():
     before = record("Holding", in_state("Holding"))
-    decision = decided(before, seen(EAST, job=job(), pods=pods(EAST)), Sight("west", why="no way"))
+    decision = decided(before, seen(EAST, view=job(), pods=pods(EAST)), Sight("west", why="no way"))
     assert decision.record.phase == "Holding"
     assert decision.record.shards[1].message == "west does not answer: no way"
     assert not kinds(decision, Hold)
@@ -194,13 +195,13 @@ def test_a_member_that_does_not_answer_is_waited_for():
         (seen(WEST, refused=Refused("Forbidden", "exceeded quota")), "Forbidden", "exceeded quota"),
         (seen(WEST, foreign="has a Job of that name"), "NameTaken", "has a Job of that name"),
         (Sight("west", member=False), "MemberLeft", "no member"),
-        (seen(WEST, job=job(outcome="Failed", reason="DeadlineExceeded")), "HoldLost", "lapsed"),
-        (seen(WEST, job=job(deleting=True)), "HoldLost", "being deleted"),
+        (seen(WEST, view=job(outcome="Failed", reason="DeadlineExceeded")), "HoldLost", "lapsed"),
+        (seen(WEST, view=job(deleting=True)), "HoldLost", "being deleted"),
     ],
 )
 def test_one_shard_that_cannot_be_held_releases_all(sight, reason, told):
     before = record("Holding", in_state("Held", EAST) + in_state("Holding", WEST))
-    decision = decided(before, seen(EAST, job=job(), pods=pods(EAST)), sight)
+    decision = decided(before, seen(EAST, view=job(), pods=pods(EAST)), sight)
     after = decision.record
     assert (after.phase, after.shards, after.reason) == ("Queued", (), reason)
     assert told in after.message
@@ -212,7 +213,7 @@ def test_one_shard_that_cannot_be_held_releases_all(sight, reason, told):
     ("sight", "told"),
     [
         (
-            seen(WEST, job=job(), pods=(PodView("p4", 4, message="0/2 nodes are available"),)),
+            seen(WEST, view=job(), pods=(PodView("p4", 4, message="0/2 nodes are available"),)),
             "put 0 of 2 pods on nodes in 120 s: 0/2 nodes are available",
         ),
         (Sight("west", why="timeout"), "does not answer: timeout"),
@@ -220,7 +221,7 @@ def test_one_shard_that_cannot_be_held_releases_all(sight, reason, told):
 )
 def test_holds_that_take_too_long_are_released(sight, told):
     before = record("Holding", in_state("Holding"), since=NOW - 120)
-    decision = decided(before, seen(EAST, job=job(), pods=pods(EAST)), sight)
+    decision = decided(before, seen(EAST, view=job(), pods=pods(EAST)), sight)
     assert decision.record.phase == "Queued"
     assert decision.barred == {"west": told}
 
@@ -232,7 +233,7 @@ def test_the_lead_opens_first_and_the_others_when_it_can_be_found():
     before = record("Committed", in_state("Committed"))
     held = job(deadline_s=60)
     decision = decided(
-        before, seen(EAST, job=held, pods=pods(EAST)), seen(WEST, job=held, pods=pods(WEST))
+        before, seen(EAST, view=held, pods=pods(EAST)), seen(WEST, view=held, pods=pods(WEST))
     )
     settled(decision, before)
     assert kinds(decision, Open) == [("Open", "east")]
@@ -240,8 +241,8 @@ def test_the_lead_opens_first_and_the_others_when_it_can_be_found():
 
     decision = decided(
         before,
-        seen(EAST, job=held, pods=pods(EAST, phase="Running")),
-        seen(WEST, job=held, pods=pods(WEST)),
+        seen(EAST, view=held, pods=pods(EAST, phase="Running")),
+        seen(WEST, view=held, pods=pods(WEST)),
     )
     assert kinds(replace(decision), Open) == [("Open", "east"), ("Open", "west")]
 
@@ -250,7 +251,7 @@ def test_pods_without_ranks_start_everywhere_at_once():
     ask = Ask(name="train", completions=6)
     before = record("Committed", in_state("Committed"))
     sights = [
-        seen(each, job=job(), pods=tuple(replace(p, rank=None) for p in pods(each)))
+        seen(each, view=job(), pods=tuple(replace(p, rank=None) for p in pods(each)))
         for each in (EAST, WEST)
     ]
     assert kinds(decided(before, *sights, ask=ask), Open) == [("Open", "east"), ("Open", "west")]
@@ -258,8 +259,8 @@ def test_pods_without_ranks_start_everywhere_at_once():
 
 def test_it_runs_when_every_pod_has_started():
     before = record("Committed", in_state("Committed"))
-    running = [seen(e, job=job(), pods=pods(e, phase="Running")) for e in (EAST, WEST)]
-    assert decided(before, running[0], seen(WEST, job=job())).record.phase == "Committed"
+    running = [seen(e, view=job(), pods=pods(e, phase="Running")) for e in (EAST, WEST)]
+    assert decided(before, running[0], seen(WEST, view=job())).record.phase == "Committed"
     decision = decided(before, *running)
     assert decision.record.phase == "Running"
     assert states(decision) == {"east": "Running", "west": "Running"}
@@ -269,15 +270,15 @@ def test_it_runs_when_every_pod_has_started():
     "sight",
     [
         seen(WEST),
-        seen(WEST, job=job(outcome="Failed", reason="DeadlineExceeded")),
-        seen(WEST, job=job(deleting=True)),
+        seen(WEST, view=job(outcome="Failed", reason="DeadlineExceeded")),
+        seen(WEST, view=job(deleting=True)),
     ],
     ids=["gone", "lapsed", "being deleted"],
 )
 @pytest.mark.parametrize("lead", ["Committed", "Running"])
 def test_a_hold_missing_after_the_commit_aborts_the_gang(sight, lead):
     before = record("Committed", in_state(lead, EAST) + in_state("Committed", WEST))
-    decision = decided(before, seen(EAST, job=job(), pods=pods(EAST)), sight)
+    decision = decided(before, seen(EAST, view=job(), pods=pods(EAST)), sight)
     after = decision.record
     assert (after.phase, after.shards) == ("Queued", ())
     assert {debt.cluster for debt in after.owed} == {"east", "west"}
@@ -290,7 +291,7 @@ def test_a_hold_missing_after_the_commit_aborts_the_gang(sight, lead):
 def running(**more: Any) -> tuple[Record, list[Sight]]:
     long = job(deadline_s=15, **more)
     return record("Running", in_state("Running")), [
-        seen(each, job=long, pods=pods(each, phase="Running")) for each in (EAST, WEST)
+        seen(each, view=long, pods=pods(each, phase="Running")) for each in (EAST, WEST)
     ]
 
 
@@ -305,13 +306,13 @@ def test_a_lease_is_renewed_when_a_third_of_it_is_over():
 
 def test_a_lease_that_somebody_took_off_is_put_back():
     before, sights = running()
-    bare = replace(sights[0], job=job(deadline_s=None))
+    bare = replace(sights[0], view=job(deadline_s=None))
     assert kinds(decided(before, bare, sights[1]), Renew) == [("Renew", "east")]
 
 
 def test_it_succeeds_when_every_shard_does():
     before, sights = running()
-    done = [replace(each, job=job(outcome="Complete")) for each in sights]
+    done = [replace(each, view=job(outcome="Complete")) for each in sights]
     assert decided(before, done[0], sights[1]).record.phase == "Running"
     assert decided(before, *done).record.phase == "Succeeded"
 
@@ -319,7 +320,7 @@ def test_it_succeeds_when_every_shard_does():
 def test_one_success_ends_a_work_queue():
     ask = Ask(name="train", completions=None)
     before, sights = running()
-    done = replace(sights[0], job=job(outcome="Complete"))
+    done = replace(sights[0], view=job(outcome="Complete"))
     after = decided(before, done, sights[1], ask=ask).record
     assert after.phase == "Succeeded"
     assert kinds(decided(after, done, sights[1], ask=ask)) == [("Stop", "west")]
@@ -328,7 +329,7 @@ def test_one_success_ends_a_work_queue():
 def test_one_failure_fails_the_workload_and_stops_the_rest():
     before, sights = running()
     failed = replace(
-        sights[1], job=job(outcome="Failed", reason="BackoffLimitExceeded", message="too many")
+        sights[1], view=job(outcome="Failed", reason="BackoffLimitExceeded", message="too many")
     )
     after = decided(before, sights[0], failed).record
     assert (after.phase, after.reason) == ("Failed", "BackoffLimitExceeded")
@@ -341,14 +342,14 @@ def test_one_failure_fails_the_workload_and_stops_the_rest():
 def test_failures_count_over_all_shards():
     before, sights = running(failed=4)
     assert decided(before, *sights).record.phase == "Failed"  # 8 of 6
-    assert decided(before, sights[0], replace(sights[1], job=job())).record.phase == "Running"
+    assert decided(before, sights[0], replace(sights[1], view=job())).record.phase == "Running"
     with_gone = replace(before, failures=3)
-    assert decided(with_gone, sights[0], replace(sights[1], job=job())).record.phase == "Failed"
+    assert decided(with_gone, sights[0], replace(sights[1], view=job())).record.phase == "Failed"
 
 
 def test_a_lapsed_lease_is_no_failure_of_the_users():
     before, sights = running()
-    lapsed = replace(sights[1], job=job(outcome="Failed", reason="DeadlineExceeded", failed=2))
+    lapsed = replace(sights[1], view=job(outcome="Failed", reason="DeadlineExceeded", failed=2))
     after = decided(before, sights[0], lapsed).record
     assert (after.phase, after.reason) == ("Lost", "LeaseLapsed")
     assert states(decided(before, sights[0], lapsed)) == {"east": "Running", "west": "Evicted"}
@@ -410,7 +411,7 @@ def test_silence_that_ends_in_time_is_forgotten():
 def test_survivors_are_renewed_while_a_replacement_is_held():
     new = Shard("north", 1, 2, first=4, count=2, state="Holding")
     before = record("Holding", (*in_state("Running", EAST), new), generation=2)
-    late = seen(EAST, job=job(deadline_s=9), pods=pods(EAST, phase="Running"))
+    late = seen(EAST, view=job(deadline_s=9), pods=pods(EAST, phase="Running"))
     decision = decided(before, late, seen(new))
     assert kinds(decision, Renew, Hold) == [("Renew", "east"), ("Hold", "north")]
 
@@ -418,7 +419,7 @@ def test_survivors_are_renewed_while_a_replacement_is_held():
 def test_a_replacement_that_cannot_be_held_goes_and_survivors_stay():
     new = Shard("north", 1, 2, first=4, count=2, state="Holding")
     before = record("Holding", (*in_state("Running", EAST), new), generation=2)
-    alive = seen(EAST, job=job(deadline_s=15), pods=pods(EAST, phase="Running"))
+    alive = seen(EAST, view=job(deadline_s=15), pods=pods(EAST, phase="Running"))
     after = decided(before, alive, seen(new, refused=Refused("Forbidden", "no"))).record
     assert after.phase == "Lost"
     assert [shard.cluster for shard in after.shards] == ["east"]
@@ -427,7 +428,7 @@ def test_a_replacement_that_cannot_be_held_goes_and_survivors_stay():
 def test_a_replacement_aborted_after_the_commit_leaves_survivors_alone():
     new = Shard("north", 1, 2, first=4, count=2, state="Committed")
     before = record("Committed", (*in_state("Running", EAST), new), generation=2)
-    alive = seen(EAST, job=job(deadline_s=15), pods=pods(EAST, phase="Running"))
+    alive = seen(EAST, view=job(deadline_s=15), pods=pods(EAST, phase="Running"))
     after = decided(before, alive, seen(new)).record
     assert after.phase == "Lost"
     assert states(decided(before, alive, seen(new))) == {"east": "Running", "north": "Evicted"}
@@ -449,8 +450,8 @@ def test_a_job_that_vanished_runs_again_only_if_it_is_known_not_to_have_finished
     ("sight", "left", "acts"),
     [
         (seen(WEST), 0, []),
-        (seen(WEST, job=job()), 1, [("Remove", "west")]),
-        (seen(WEST, job=job(deleting=True)), 1, []),
+        (seen(WEST, view=job()), 1, [("Remove", "west")]),
+        (seen(WEST, view=job(deleting=True)), 1, []),
         (seen(WEST, foreign="another"), 0, []),
         (Sight("west", why="timeout"), 1, []),
         (Sight("west", member=False), 0, []),
@@ -467,9 +468,9 @@ def test_old_copies_go_before_anything_else_is_done_about_a_member_that_returns(
     debt = Debt("west", "train-g1-west", 1, "LeaseOver", NOW - 1)
     new = Shard("west", 1, 2, first=4, count=2)
     before = record("QuotaHeld", (*in_state("Running", EAST), new), generation=2, owed=(debt,))
-    alive = seen(EAST, job=job(deadline_s=15), pods=pods(EAST, phase="Running"))
+    alive = seen(EAST, view=job(deadline_s=15), pods=pods(EAST, phase="Running"))
     decision = decided(
-        before, alive, seen(new), debts={("west", "train-g1-west"): seen(WEST, job=job())}
+        before, alive, seen(new), debts={("west", "train-g1-west"): seen(WEST, view=job())}
     )
     assert decision.record.phase == "QuotaHeld"
     assert kinds(decision, Remove, Hold) == [("Remove", "west")]
@@ -482,7 +483,7 @@ def test_a_deleted_workload_owes_everything_and_is_gone_when_nothing_is_left(pha
     assert {debt.shard for debt in after.owed} == {"train-g1-east", "train-g1-west"}
     debts = {
         ("east", "train-g1-east"): seen(EAST),
-        ("west", "train-g1-west"): seen(WEST, job=job()),
+        ("west", "train-g1-west"): seen(WEST, view=job()),
     }
     decision = decided(after, ask=ask, debts=debts)
     assert not decision.gone and len(decision.record.owed) == 1
@@ -499,10 +500,10 @@ def test_suspending_takes_every_shard_away():
 
 def test_a_workload_that_has_ended_comes_to_rest():
     before = record("Failed", in_state("Running"))
-    decision = decided(before, seen(EAST, job=job()), Sight("west", why="timeout"))
+    decision = decided(before, seen(EAST, view=job()), Sight("west", why="timeout"))
     settled(decision, before)
     assert kinds(decision) == [("Stop", "east")]
-    stopped = [seen(e, job=job(outcome="Failed", reason="DeadlineExceeded")) for e in (EAST, WEST)]
+    stopped = [seen(e, view=job(outcome="Failed", reason="DeadlineExceeded")) for e in (EAST, WEST)]
     after = decided(before, *stopped).record
     assert {shard.state for shard in after.shards} == {"Evicted"}
     assert decided(after, *stopped).acts == ()
@@ -510,4 +511,4 @@ def test_a_workload_that_has_ended_comes_to_rest():
 
 def test_stopping_is_asked_of_running_jobs_only():
     before = record("Succeeded", in_state("Succeeded"))
-    assert not [a for a in decided(before, seen(EAST, job=job())).acts if isinstance(a, Stop)]
+    assert not [a for a in decided(before, seen(EAST, view=job())).acts if isinstance(a, Stop)]

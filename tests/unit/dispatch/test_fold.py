@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.dispatch.fold import PLACED, fold, indexes_in, ranges
+from fleet.dispatch.jobs.fold import PLACED, fold, indexes_in, ranges
+from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import Record, Shard
-from fleet.dispatch.sight import JobView, Sight
+from fleet.dispatch.sight import Sight
 
 NOW = 1_800_000_000.0
 EAST = Shard("east", 0, 1, first=0, count=4, state="Running", committed_at=NOW - 60)
@@ -20,8 +21,8 @@ RUNNING = Record(generation=1, phase="Running", since=NOW, shards=(EAST, WEST))
 
 def sights(east=None, west=None):
     return {
-        "east": Sight("east", reached=True, job=JobView("a", "1", **(east or {}))),
-        "west": Sight("west", reached=True, job=JobView("b", "1", **(west or {}))),
+        "east": Sight("east", reached=True, view=JobView("a", "1", **(east or {}))),
+        "west": Sight("west", reached=True, view=JobView("b", "1", **(west or {}))),
     }
 
 

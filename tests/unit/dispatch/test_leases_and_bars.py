@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fleet.dispatch.bars import Bars
+from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.leases import Leases, ShardKey, deadline_s
-from fleet.dispatch.sight import JobView
 
-KEY = ShardKey("east", "payments", "train-g1-east")
+KEY = ShardKey("east", "Job", "payments", "train-g1-east")
 
 
 class Clock:

@@ -20,7 +20,14 @@ def placement(name: str, status: dict[str, Any], sequencer: Sequencer) -> Entry:
             "kind": "Placement",
             "apiVersion": "fleet.dev/v1alpha1",
             "metadata": {"name": f"job-{name}", "namespace": "payments"},
-            "spec": {"workload": {"kind": "Job", "name": name, "uid": f"uid-{name}"}},
+            "spec": {
+                "workload": {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": name,
+                    "uid": f"uid-{name}",
+                }
+            },
             "status": status,
         },
         revision=sequencer.next(),
@@ -37,7 +44,7 @@ def test_a_placement_that_cannot_be_read_keeps_no_other_from_being_known(
     placements.put(placement("b", {"owed": [owed]}, sequencer))
     parts = Parts(fleet="fleet")
     parts.follow(placements)
-    found = parts.of_shard("east", "payments", "b-g1-east")
+    found = parts.of_shard("east", "Job", "payments", "b-g1-east")
     assert found is not None
     assert found.name == "b"
     assert "payments/job-a cannot be read" in caplog.text

@@ -11,8 +11,9 @@ import orjson
 import pytest
 
 from fleet.dispatch import shape
+from fleet.dispatch.jobs.shape import job_of
 from fleet.dispatch.record import Shard
-from fleet.dispatch.shape import Terms, Workload, job_of
+from fleet.dispatch.shape import Terms, Workload
 from fleet.kube import defaults
 from fleet.kube.selectors import LabelSelector
 

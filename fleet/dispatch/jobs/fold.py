@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import text_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from fleet.dispatch.record import Record, Shard
     from fleet.dispatch.shape import Workload
-    from fleet.dispatch.sight import JobView, Sight
+    from fleet.dispatch.sight import Sight
 
 Object = dict[str, Any]
 
@@ -52,7 +53,8 @@ def _count(status: Object, workload: Workload, record: Record, sights: Mapping[s
         sight = sights.get(shard.cluster)
         if shard.live and (sight is None or not sight.reached):
             return
-        seen.append((shard, sight.job if sight is not None else None))
+        view = sight.view if sight is not None else None
+        seen.append((shard, view if isinstance(view, JobView) else None))
     ended = record.ended
     active = sum(job.active for shard, job in seen if job and shard.live and not ended)
     ready = sum(job.ready for shard, job in seen if job and shard.live and not ended)
