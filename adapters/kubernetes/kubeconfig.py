@@ -107,6 +107,12 @@ class _Document:
     """Where relative paths start; None for bytes, which may not hold any."""
     body: Mapping[str, Any]
 
+    def items(self, section: str) -> list[Any]:
+        found = self.body.get(section) or []
+        if not isinstance(found, list):
+            raise ConfigError(f"{self.name}: {section}: must be a list")
+        return found
+
 
 def _documents(source: bytes | Path | Sequence[Path]) -> list[_Document]:
     if isinstance(source, bytes):
@@ -164,6 +170,12 @@ class _Entry:
             return ""
         if not isinstance(value, str):
             raise self.wrong(key, f"must be a string, is {type(value).__name__}")
+        return value
+
+    def items(self, key: str) -> list[Any]:
+        value = self.body.get(key) or []
+        if not isinstance(value, list):
+            raise self.wrong(key, f"must be a list, is {type(value).__name__}")
         return value
 
     def path(self, key: str) -> Path | None:
@@ -246,16 +258,13 @@ class _Reader:
         return [
             str(item["name"])
             for document in self._documents
-            for item in document.body.get(section) or ()
+            for item in document.items(section)
             if isinstance(item, dict) and "name" in item
         ]
 
     def _entry(self, section: str, kind: str, name: str, prefix: str) -> _Entry:
         for document in self._documents:
-            items = document.body.get(section) or []
-            if not isinstance(items, list):
-                raise ConfigError(f"{document.name}: {section}: must be a list")
-            for item in items:
+            for item in document.items(section):
                 if isinstance(item, dict) and item.get("name") == name:
                     body = item.get(kind)
                     if not isinstance(body, dict):
@@ -359,12 +368,12 @@ class _Reader:
             )
         if spec.text("interactiveMode") == "Always":
             raise spec.wrong("interactiveMode", "Always needs a terminal, and a gateway has none")
-        env = body.get("env") or []
+        env, args = spec.items("env"), spec.items("args")
         if not all(isinstance(pair, dict) and {"name", "value"} <= pair.keys() for pair in env):
             raise spec.wrong("env", "must be a list of name and value pairs")
         return ExecPlugin(
             command=command,
-            args=tuple(str(arg) for arg in body.get("args") or ()),
+            args=tuple(map(str, args)),
             env={str(pair["name"]): str(pair["value"]) for pair in env},
             api_version=api_version,
             install_hint=spec.text("installHint"),
@@ -382,7 +391,7 @@ class _Reader:
         for key in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url"):
             if cluster.body.get(key):
                 info[key] = cluster.body[key]
-        for extension in cluster.body.get("extensions") or ():
+        for extension in cluster.items("extensions"):
             if isinstance(extension, dict) and extension.get("name") == _EXEC_EXTENSION:
                 info["config"] = extension.get("extension")
         return info
@@ -403,9 +412,9 @@ class _Reader:
     def _impersonation(self) -> Impersonation:
         user = self._user
         extra = user.body.get("as-user-extra") or {}
-        groups = user.body.get("as-groups") or []
-        if not isinstance(extra, dict) or not isinstance(groups, list):
-            raise user.wrong("as-groups", "must be a list, and as-user-extra a mapping of lists")
+        groups = user.items("as-groups")
+        if not isinstance(extra, dict) or not all(isinstance(v, list) for v in extra.values()):
+            raise user.wrong("as-user-extra", "must be a mapping of lists")
         impersonation = Impersonation(
             user=user.text("as"),
             uid=user.text("as-uid"),

@@ -14,7 +14,7 @@ import os
 import ssl
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -23,7 +23,7 @@ import click
 import orjson
 import yaml
 
-from fleet.errors import ConfigError, Unavailable
+from fleet.errors import ApiError, ConfigError, Unauthorized, Unavailable
 from fleet.kube.status import error_of_answer
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 ROOT_CONTEXT = "fleet"
 TIMEOUT_S = 30.0
+GATEWAY_MARK = "+fleet-"
+"""What stands in the version of a gateway (`fleet.gateway.version`)."""
+GATEWAYS_OWN = ("/fleet/", "/apis/fleet.dev/")
+"""Paths that nothing else serves."""
 
 Query = "Sequence[tuple[str, str]]"
 
@@ -46,6 +50,8 @@ class Access:
     token: str = ""
     namespace: str = "default"
     insecure: bool = False
+    source: str = field(default="", compare=False)
+    """Which file and context say so."""
 
 
 def find_kubeconfig(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path:
@@ -80,7 +86,7 @@ def read_access(file: Path, context: str | None = None) -> Access:
         raise ConfigError(f"{file} is not YAML: is it a kubeconfig?") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{file} is no kubeconfig")
-    contexts = _entries(document, "contexts", "context")
+    contexts = _entries(file, document, "contexts", "context")
     name = context or (
         ROOT_CONTEXT if ROOT_CONTEXT in contexts else document.get("current-context") or ""
     )
@@ -88,35 +94,64 @@ def read_access(file: Path, context: str | None = None) -> Access:
     if chosen is None:
         known = ", ".join(contexts) or "none"
         raise ConfigError(f"{file} has no context {name!r}; it has: {known}")
-    cluster = _entries(document, "clusters", "cluster").get(chosen.get("cluster") or "")
+    cluster = _entries(file, document, "clusters", "cluster").get(_text(chosen, "cluster"))
     if cluster is None or not cluster.get("server"):
         raise ConfigError(f"{file}: context {name!r} names no cluster with a server")
-    user = _entries(document, "users", "user").get(chosen.get("user") or "", {})
+    user = _entries(file, document, "users", "user").get(_text(chosen, "user"), {})
     if "exec" in user or "auth-provider" in user:
         raise ConfigError(
             f"{file}: context {name!r} takes its credentials from a plugin, which this command "
             "does not run; use kubectl, or a kubeconfig with a certificate or token"
         )
-    token = user.get("token") or ""
-    if not token and user.get("tokenFile"):
-        token = _file(file, user["tokenFile"]).decode().strip()
     return Access(
-        server=str(cluster["server"]).rstrip("/"),
+        server=_server(file, cluster),
         authority=_data(file, cluster, "certificate-authority"),
         certificate=_data(file, user, "client-certificate"),
         key=_data(file, user, "client-key"),
-        token=token,
-        namespace=chosen.get("namespace") or "default",
+        token=_token(file, user),
+        namespace=_text(chosen, "namespace") or "default",
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
+        source=f"{file}, context {name!r}",
     )
 
 
-def _entries(document: dict[str, Any], section: str, inner: str) -> dict[str, dict[str, Any]]:
-    return {
-        entry["name"]: entry.get(inner) or {}
-        for entry in document.get(section) or ()
-        if isinstance(entry, dict) and "name" in entry
-    }
+def _entries(
+    file: Path, document: dict[str, Any], section: str, inner: str
+) -> dict[str, dict[str, Any]]:
+    listed = document.get(section) or []
+    found = {}
+    for entry in listed if isinstance(listed, list) else [listed]:
+        body = (entry.get(inner) or {}) if isinstance(entry, dict) else None
+        if not isinstance(body, dict) or not isinstance(entry.get("name"), str):
+            raise ConfigError(f"{file}: {section} is no list of entries with a name and a {inner}")
+        found[entry["name"]] = body
+    return found
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    value = entry.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _server(file: Path, cluster: Mapping[str, Any]) -> str:
+    server = str(cluster["server"]).rstrip("/")
+    try:
+        url = urlsplit(server)
+        sound = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ConfigError(f"{file}: server: {server!r} is no address, e.g. https://127.0.0.1:7443")
+    return server
+
+
+def _token(file: Path, user: Mapping[str, Any]) -> str:
+    token = _text(user, "token")
+    if not token and (name := _text(user, "tokenFile")):
+        token = _file(file, name).decode(errors="replace").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"{file}: the user's token has characters that no token has")
+    return token
 
 
 def _data(file: Path, entry: Mapping[str, Any], key: str) -> bytes:
@@ -124,9 +159,9 @@ def _data(file: Path, entry: Mapping[str, Any], key: str) -> bytes:
     if inline:
         try:
             return base64.b64decode(inline, validate=True)
-        except (binascii.Error, ValueError) as error:
+        except (binascii.Error, ValueError, TypeError) as error:
             raise ConfigError(f"{file}: {key}-data is not base64") from error
-    return _file(file, entry[key]) if entry.get(key) else b""
+    return _file(file, str(entry[key])) if entry.get(key) else b""
 
 
 def _file(kubeconfig: Path, name: str) -> bytes:
@@ -157,6 +192,32 @@ class Client:
     def post(self, path: str, body: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
         """The parsed answer to a JSON body. Raises ApiError, ConfigError."""
         return self._document("POST", path, (), body=orjson.dumps(body), timeout_s=timeout_s)
+
+    def check_gateway(self) -> str:
+        """The version of the gateway that the server is. Raises ConfigError where it is none,
+        saying what it is and how to reach one; ApiError, Unavailable where it does not answer."""
+        version = self.get("/version")
+        told = version.get("gitVersion") if isinstance(version, dict) else None
+        if isinstance(told, str) and GATEWAY_MARK in told:
+            return told
+        raise ConfigError(self._no_gateway(told))
+
+    def _no_gateway(self, version: object) -> str:
+        server = self.access.server
+        _, is_member, member = self._url.path.rpartition("/clusters/")
+        if is_member and "/" not in member:
+            return (
+                f"{self.access.source} leads to the member {member} alone ({server}), this needs "
+                f"the whole fleet\n  Its context is {ROOT_CONTEXT}:  --context {ROOT_CONTEXT}"
+            )
+        what = f"a Kubernetes API ({version})" if version else "something else"
+        return (
+            f"{server} is no fleet gateway, it is {what}; {self.access.source} leads there\n"
+            "  To use the gateway on this machine:  fleet kubeconfig  names its kubeconfig, for "
+            "--kubeconfig\n"
+            "  To start one:  fleet run\n"
+            "  To take this cluster into a fleet:  fleet join FILE --name NAME"
+        )
 
     def stream(self, path: str, query: Sequence[tuple[str, str]] = ()) -> Iterator[bytes]:
         """The body of a GET as it comes, without a time limit. Raises ApiError, ConfigError."""
@@ -214,14 +275,33 @@ class Client:
             for value in response.headers.get_all("Warning", []):
                 click.echo(f"Warning: {_warning_text(value)}", err=True)
             if response.status >= 400:
-                retry_after = response.headers.get("Retry-After")
-                raise error_of_answer(response.status, response.read(), retry_after=retry_after)
+                raise self._refused(response, path)
             try:
                 yield response
-            except (ConnectionError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException) as error:
                 raise self._unreachable(error, timeout_s) from error
         finally:
             connection.close()
+
+    def _refused(self, response: http.client.HTTPResponse, path: str) -> Exception:
+        """The error in an answer; what only a gateway serves may be asked of something else."""
+        error = error_of_answer(
+            response.status, response.read(), retry_after=response.headers.get("Retry-After")
+        )
+        named = error.details is not None and error.details.name
+        if response.status in (403, 404, 405) and not named and path.startswith(GATEWAYS_OWN):
+            try:
+                self.check_gateway()
+            except ConfigError as why:
+                return why
+            except (ApiError, Unavailable):
+                return error
+        if response.status == 401:
+            return Unauthorized(
+                f"{self.access.server} does not accept the credentials of {self.access.source}: "
+                f"{error}"
+            )
+        return error
 
     def _connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
         host, port = self._url.hostname or "", self._url.port
@@ -254,7 +334,7 @@ def _tls(access: Access) -> ssl.SSLContext:
                 pem.write(access.key + b"\n" + access.certificate)
                 pem.flush()
                 context.load_cert_chain(pem.name)
-    except (ssl.SSLError, UnicodeDecodeError) as error:
+    except (ssl.SSLError, ValueError) as error:
         raise ConfigError(
             f"the certificates for {access.server} cannot be used: {error}"
         ) from error

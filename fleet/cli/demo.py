@@ -20,23 +20,39 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     help="Where the gateway keeps its state (default: a temporary directory).",
 )
-@click.option("--port", type=int, default=0, show_default="a free one", help="Port of the gateway.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="a free one",
+    help="Port of the gateway.",
+)
 def demo(keep: bool, directory: Path | None, port: int) -> None:
     """Put up three small clusters and a gateway in this process, and tell a story on them.
 
     Every line ends with what was read back from the gateway; the command fails at the first claim
     that does not hold. The clusters run containers as local processes, without isolation.
     """
+    import shutil
+
     import uvloop
 
+    from fleet.cli.program import callers_path, pasteable
     from fleet.gateway import logs
     from fleet.testbed.demo.stage import play
     from fleet.testbed.demo.telling import Teller
 
     logs.configure("error")
+    story = play(
+        Teller(as_typed=pasteable),
+        keep=keep,
+        directory=directory,
+        port=port,
+        kubectl=shutil.which("kubectl", path=callers_path()) is not None,
+    )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_told(play(Teller(), keep=keep, directory=directory, port=port)))
+            runner.run(_until_told(story))
     except BaseExceptionGroup as group:
         # members and gateway run in task groups; the story's own error is the one to say
         raise _first(group) from group

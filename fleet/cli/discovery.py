@@ -56,6 +56,22 @@ def find(client: Client, text: str) -> Served:
     raise NotFound(f'the server has no resource type "{text}"{hint}')
 
 
+def read(client: Client, resource: Served, *, name: str, namespace: str) -> dict[str, Any]:
+    """The object of this name. Raises NotFound, with the namespaces that have one."""
+    try:
+        found: dict[str, Any] = client.get(resource.path(namespace=namespace, name=name))
+    except NotFound as error:
+        everywhere = client.get(resource.path(), [("fieldSelector", f"metadata.name={name}")])
+        spaces = sorted({each["metadata"]["namespace"] for each in everywhere.get("items") or ()})
+        hint = f"What there is:  fleet get {resource.gvr.resource} -n {namespace}"
+        if spaces:
+            hint = f"There is one in:  {'  '.join(f'-n {each}' for each in spaces)}"
+        raise NotFound(
+            f'{resource.gvr.group_resource} "{name}" not found in namespace {namespace}\n  {hint}'
+        ) from error
+    return found
+
+
 def _served(client: Client, path: str) -> Iterator[Served]:
     document = client.get(path, accept=_AGGREGATED)
     for group in document.get("items") or ():

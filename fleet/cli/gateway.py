@@ -9,6 +9,7 @@ import click
 
 import fleet
 from fleet.cli import output
+from fleet.cli.program import pasteable
 from fleet.errors import ConfigError, FleetError
 
 if TYPE_CHECKING:
@@ -28,13 +29,19 @@ if TYPE_CHECKING:
     "--config", "file", type=click.Path(path_type=Path), help="Configuration file (YAML)."
 )
 @click.option("--address", help="Address to listen on (default 127.0.0.1).")
-@click.option("--port", type=int, help="Port to listen on (default 7443; 0 for a free one).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port to listen on (default 7443; 0: a free one)."
+)
 @click.option("--state-directory", help="What the gateway keeps (default ~/.local/state/fleet).")
 @click.option("--kubeconfig", help="Where to write the kubeconfig for clients.")
 @click.option(
     "--tls-name", "tls_names", multiple=True, help="Further name in the server certificate."
 )
-@click.option("--log-level", help="debug, info, warning or error (default info).")
+@click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error")),
+    help="How much to log (default info).",
+)
 def run(file: Path | None, tls_names: tuple[str, ...], **flags: Any) -> None:
     """Run a gateway in the foreground, until it is interrupted or told to stop.
 
@@ -55,9 +62,12 @@ def run(file: Path | None, tls_names: tuple[str, ...], **flags: Any) -> None:
 
 
 def _announce(gateway: Gateway) -> None:
-    click.echo(f"fleet gateway on {gateway.url}, {len(gateway.members)} members")
-    click.echo(f"Try:  export KUBECONFIG={gateway.kubeconfig}")
-    click.echo("      fleet join KUBECONFIG --name NAME      kubectl get pods -A")
+    import shlex
+
+    count = len(gateway.members)
+    click.echo(f"fleet gateway on {gateway.url}, {count} member{'' if count == 1 else 's'}")
+    click.echo(f"Try:  export KUBECONFIG={shlex.quote(str(gateway.kubeconfig))}")
+    click.echo(pasteable("      fleet join FILE --name NAME      kubectl get pods -A"))
 
 
 def _cannot_listen(config: Config, error: OSError) -> str:
@@ -109,7 +119,7 @@ def version(client_only: bool, kubeconfig: Path | None, form: str) -> None:
 
         try:
             client = Client(read_access(find_kubeconfig(kubeconfig)))
-            versions["gateway"] = client.get("/version")["gitVersion"]
+            versions["gateway"] = client.check_gateway()
         except FleetError as error:
             problem = error
     if form == "table":

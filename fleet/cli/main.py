@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "members": ("members", "List the clusters of the fleet."),
     "get": ("objects", "Show objects of the fleet and its members."),
     "logs": ("objects", "Show what a pod's container wrote."),
-    "explain": ("objects", "Say where a workload was placed, and why."),
+    "explain": ("explaining", "Say where a workload was placed, and why."),
     "kubeconfig": ("gateway", "Say which kubeconfig leads to the gateway."),
     "testbed": ("testbed", "Member clusters on this machine, for trying."),
     "demo": ("demo", "Tell the story of a fleet on this machine."),
@@ -40,7 +40,9 @@ class Failure(click.ClickException):
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"fleet: {self.message}", file=file, err=file is None)
+        from fleet.cli.program import pasteable
+
+        click.echo(f"fleet: {pasteable(self.message)}", file=file, err=file is None)
 
 
 class Commands(click.Group):

@@ -1,4 +1,4 @@
-"""`fleet get`, `logs` and `explain`: what kubectl does, where there is no kubectl."""
+"""`fleet get` and `logs`: what kubectl does, where there is no kubectl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fleet.cli.client import Client
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-_PLACEMENTS = "placements.fleet.dev"
 _LIMIT = 500
 
 namespace_option = click.option(
@@ -98,6 +97,8 @@ def _wanted(what: Sequence[str]) -> list[tuple[str, str]]:
             raise click.UsageError("Give either TYPE/NAME for each object, or one TYPE first.")
         return [(kind, name) for kind, _, name in pairs]
     kinds = [kind for kind in what[0].split(",") if kind]
+    if not kinds or not all(what):
+        raise click.UsageError("Name a type, e.g. pods.")
     return [(kind, name) for kind in kinds for name in what[1:] or ("",)]
 
 
@@ -191,6 +192,8 @@ def logs(
     timestamps: bool,
 ) -> None:
     """Show what a container of POD wrote."""
+    from fleet.cli.discovery import find, read
+    from fleet.errors import NotFound
     from fleet.kube.paths import path_of
     from fleet.kube.resources import GroupVersionResource
 
@@ -205,44 +208,18 @@ def logs(
     kind, slash, name = pod.partition("/")
     if slash and kind not in ("pod", "pods", "po"):
         raise click.UsageError(f"Logs are a pod's: {kind} has none of its own.")
+    where = namespace or client.access.namespace
     path = path_of(
         GroupVersionResource("", "v1", "pods"),
-        namespace=namespace or client.access.namespace,
+        namespace=where,
         name=name or pod,
         subresource="log",
     )
-    for data in client.stream(path, [(key, value) for key, value in given.items() if value]):
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-
-
-@click.command(
-    epilog="\b\nExamples:\n  fleet explain job/train\n  fleet explain deploy/web -n shop -o json"
-)
-@click.argument("workload", metavar="TYPE/NAME")
-@namespace_option
-@output.option()
-@gateway
-def explain(client: Client, workload: str, namespace: str | None, form: str) -> None:
-    """Say where a workload of the fleet was placed, and why."""
-    from fleet.cli.discovery import find
-    from fleet.errors import NotFound
-    from fleet.scheduling.explain import explained
-
-    kind, _, name = workload.partition("/")
-    if not kind or not name:
-        raise click.UsageError("Name a workload as TYPE/NAME, e.g. job/train.")
-    resource = find(client, kind)
-    where = namespace or client.access.namespace
-    uid = client.get(resource.path(namespace=where, name=name))["metadata"]["uid"]
-    found = client.get(
-        find(client, _PLACEMENTS).path(namespace=where),
-        [("fieldSelector", f"spec.workload.uid={uid}")],
-    )
-    if not found["items"]:
-        raise NotFound(f"{kind}/{name} in {where} has no placement: nothing has placed it yet")
-    placement = found["items"][0]
-    if form == "table":
-        click.echo("\n".join(explained(placement)))
-    else:
-        output.document(placement, form)
+    try:
+        for data in client.stream(path, [(key, value) for key, value in given.items() if value]):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+    except NotFound:
+        # whether it is the pod that is missing, and where there is one
+        read(client, find(client, "pods"), name=name or pod, namespace=where)
+        raise

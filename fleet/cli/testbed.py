@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.cli import output
+from fleet.cli.program import pasteable
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from fleet.testbed.commands import MemberStatus
+    from fleet.testbed.shape import NodeShape
+
+# As `fleet.testbed.commands` has them; a test compares.
+PROVIDERS = ("local", "embedded")
+MOST = 64
 
 
 @click.group(
@@ -22,7 +32,13 @@ def testbed() -> None:
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
     for decorate in (
         click.argument("names", nargs=-1, metavar="[NAME]..."),
-        click.option("--provider", default="local", show_default=True, help="What makes them."),
+        click.option(
+            "--provider",
+            type=click.Choice(PROVIDERS),
+            default=PROVIDERS[0],
+            show_default=True,
+            help="What makes them.",
+        ),
         click.option(
             "--home",
             type=click.Path(path_type=Path, file_okay=False),
@@ -37,49 +53,92 @@ def _say(line: str) -> None:
     click.echo(line, err=True)
 
 
+def _shapes(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> list[NodeShape]:
+    from fleet.errors import TestbedError
+    from fleet.testbed import shape
+
+    try:
+        return [shape.parse(text) for text in texts]
+    except TestbedError as error:
+        raise click.BadParameter(str(error), context, option) from error
+
+
 @testbed.command(
     epilog="\b\nExamples:\n"
     "  fleet testbed up\n"
     "  fleet testbed up -n 2 --nodes 4*cpu=32,memory=256Gi,nvidia.com/gpu=8"
 )
 @_common
-@click.option("-n", "count", default=3, show_default=True, help="How many, where none is named.")
-@click.option("--nodes", multiple=True, metavar="SHAPE", help="Nodes of each new member.")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1, MOST),
+    default=3,
+    show_default=True,
+    help="How many, where none is named.",
+)
+@click.option(
+    "--nodes", callback=_shapes, multiple=True, metavar="SHAPE", help="Nodes of each new member."
+)
+@output.option()
 def up(
-    names: tuple[str, ...], provider: str, home: Path | None, count: int, nodes: tuple[str, ...]
+    names: tuple[str, ...],
+    provider: str,
+    home: Path | None,
+    count: int,
+    nodes: list[NodeShape],
+    form: str,
 ) -> None:
     """Start members; those that run are left alone."""
-    from fleet.testbed import commands, shape
+    from fleet.testbed import commands
 
     members = asyncio.run(
         commands.up(
-            provider,
-            count=count,
-            names=names,
-            nodes=[shape.parse(text) for text in nodes] or None,
-            home=home,
-            progress=_say,
+            provider, count=count, names=names, nodes=nodes or None, home=home, progress=_say
         )
     )
-    click.echo(commands.up_text(members), nl=False)
+    _print(members, form, commands.up_text)
 
 
 @testbed.command()
 @_common
 def down(names: tuple[str, ...], provider: str, home: Path | None) -> None:
-    """Stop members and delete what they hold."""
+    """Stop members, all where none is named, and delete what they hold."""
     from fleet.testbed import commands
 
     gone = asyncio.run(commands.down(provider, names=names, home=home, progress=_say))
     if not gone:
-        click.echo("nothing to stop")
+        _say("nothing to stop")
 
 
 @testbed.command()
 @_common
-def status(names: tuple[str, ...], provider: str, home: Path | None) -> None:
+@output.option()
+def status(names: tuple[str, ...], provider: str, home: Path | None, form: str) -> None:
     """Show members and what they lack."""
     from fleet.testbed import commands
 
     members = asyncio.run(commands.status(provider, names=names, home=home))
-    click.echo(commands.status_text(members), nl=False)
+    _print(members, form, commands.status_text)
+
+
+def _print(
+    members: Sequence[MemberStatus], form: str, text: Callable[[Sequence[MemberStatus]], str]
+) -> None:
+    if form == "table":
+        click.echo(pasteable(text(members)), nl=False)
+        return
+    items = [
+        {
+            "name": member.name,
+            "ready": member.ready,
+            "status": member.summary,
+            "server": member.server,
+            "kubeconfig": str(member.kubeconfig),
+            "components": dict(member.components),
+        }
+        for member in members
+    ]
+    output.document({"items": items}, form)

@@ -17,6 +17,7 @@ from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request, UserInfo
 from fleet.scheduling.price import prices_of
 from fleet.scheduling.shapes import accelerator_kinds, free_accelerators, shapes_of
+from policies import CLUSTER
 from policies.scalars import amount_text
 
 if TYPE_CHECKING:
@@ -188,6 +189,12 @@ class Clusters:
             return "0"
         known = [offer.per_hour for offer in offers if offer.per_hour is not None]
         return amount_text(min(known)) if known else ""
+
+
+def member_since(store: ObjectStore, name: str) -> str:
+    """Since when a member is one, "" where it has no Cluster object."""
+    entry = store.get(CLUSTER.resource, "", name)
+    return "" if entry is None else str(entry.parse()["metadata"].get("creationTimestamp", ""))
 
 
 def schedulers_of(member: Member) -> list[str]:

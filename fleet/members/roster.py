@@ -68,11 +68,13 @@ class Members:
         random: Random | None = None,
         rhythm: Rhythm | None = None,
         name_taken: Callable[[str], str] | None = None,
+        since: Callable[[str], str] | None = None,
         prepare: Callable[[str, Handler], Awaitable[None]] | None = None,
         files_every_s: float = _FILES_EVERY_S,
     ) -> None:
-        """`name_taken` says why a name cannot be given to a member, "" when it can; `prepare` does
-        in a cluster what a join leaves there, or raises JoinError."""
+        """`name_taken` says why a name cannot be given to a member, "" when it can; `since` when
+        one became a member, "" when that is not known; `prepare` does in a cluster what a join
+        leaves there, or raises JoinError."""
         self._store = store
         self._connect = connect
         self._surroundings = Surroundings(
@@ -83,6 +85,7 @@ class Members:
             schemas=LRUCache(maxsize=_SCHEMA_BYTES, getsizeof=len),
         )
         self._name_taken = name_taken or (lambda _: "")
+        self._since = since or (lambda _: "")
         self._prepare = prepare or _leave_as_it_is
         self._files_every_s = files_every_s
         self._members: dict[str, Member] = {}
@@ -200,8 +203,9 @@ class Members:
             raise JoinError(f"{name} is being joined at this moment; wait for it to end")
         if present is not None and not replace:
             raise JoinError(
-                f"{name} is a member already.\n  To change how it is reached:  fleet join … "
-                f"--name {name} --replace\n  To take in another cluster: choose another name"
+                f"{name} is a member already{self._since_text(name)}.\n"
+                f"  To change how it is reached:  fleet join … --name {name} --replace\n"
+                "  To take in another cluster: choose another name"
             )
         if present is None and replace:
             known = ", ".join(sorted(self._members)) or "there are none"
@@ -264,9 +268,16 @@ class Members:
         holder = self._holder(uid, but=name)
         if holder:
             raise JoinError(
-                f"{name} is {holder} under another address (same kube-system UID {_short(uid)}).\n"
-                f"  To change how {holder} is reached:  fleet join … --name {holder} --replace"
+                f"this cluster is a member already: it is {holder}{self._since_text(holder)} (same "
+                f"kube-system UID {_short(uid)}).\n"
+                f"  To see it:  fleet get cluster {holder}\n"
+                f"  To change how it is reached:  fleet join … --name {holder} --replace\n"
+                f"  To have it as {name} instead:  fleet leave {holder}, then join it again"
             )
+
+    def _since_text(self, name: str) -> str:
+        since = self._since(name)
+        return f", since {since}" if since else ""
 
     def _holder(self, uid: str, *, but: str = "") -> str:
         """Under which other name a cluster is a member, or about to be."""

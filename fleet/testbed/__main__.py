@@ -1,9 +1,14 @@
-"""`python -m fleet.testbed`: what `fleet testbed` does, on argparse alone."""
+"""`python -m fleet.testbed`: what `fleet testbed` does, on argparse alone.
+
+Commands in what it prints are those of this module: where it is used, `fleet` need not be on PATH.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -14,9 +19,9 @@ from fleet.testbed import commands, shape
 def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
-        sys.stdout.write(asyncio.run(_run(options)))
+        sys.stdout.write(_pasteable(asyncio.run(_run(options))))
     except TestbedError as error:
-        _tell(f"fleet: {error}")
+        _tell(_pasteable(f"fleet: {error}"))
         return 1
     except KeyboardInterrupt:
         _tell("fleet: interrupted; what was being started is stopped again")
@@ -48,6 +53,11 @@ async def _run(options: argparse.Namespace) -> str:
             return commands.status_text(
                 await commands.status(options.provider, names=options.names, home=options.home)
             )
+
+
+def _pasteable(text: str) -> str:
+    own = f"{shlex.quote(sys.executable)} -m fleet.testbed"
+    return re.sub(r"(?<=[ `])fleet testbed(?= [a-z])", lambda _: own, text)
 
 
 def _parser() -> argparse.ArgumentParser:

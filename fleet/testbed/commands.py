@@ -171,7 +171,10 @@ def default_names(count: int) -> list[str]:
 
 
 def up_text(members: Sequence[MemberStatus]) -> str:
-    """What a person wants to know after `up`: what there is, and what to try."""
+    """What a person wants to know after `up`: what there is, and what to try.
+
+    Commands in it begin two spaces behind what is before them, as those of `status_text` do.
+    """
     kubeconfigs = ":".join(str(member.kubeconfig) for member in members)
     first = members[0].name
     is_embedded = embedded.COMPONENT in members[0].components
@@ -232,7 +235,7 @@ def _check_name(name: str) -> None:
 
 
 def _chosen(names: Sequence[str], home: Path) -> list[str]:
-    """The members of these names, all without any. Raises TestbedError for one that is not there."""
+    """The members of these names, all without any. Raises TestbedError for one that is missing."""
     present = layout.members(home)
     _check_known(names, present, home)
     return [name for name in present if not names or name in names]

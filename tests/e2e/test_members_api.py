@@ -603,7 +603,7 @@ async def test_the_same_cluster_is_recognised_and_another_is_not_confused(
     same["clusters"][0]["cluster"]["server"] = cluster.server.replace("127.0.0.1", "localhost")
     async with members(tmp_path) as roster:
         await roster.join("one", flatten(cluster.kubeconfig))
-        with pytest.raises(JoinError, match="two is one under another address"):
+        with pytest.raises(JoinError, match="a member already: it is one"):
             await roster.join("two", yaml.safe_dump(same).encode())
         with pytest.raises(JoinError, match="this is not one"):
             await roster.join("one", flatten(old_cluster.kubeconfig), replace=True)

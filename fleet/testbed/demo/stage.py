@@ -59,9 +59,15 @@ MEMBERS = (
 
 
 async def play(
-    teller: Teller, *, keep: bool = False, directory: Path | None = None, port: int = 0
+    teller: Teller,
+    *,
+    keep: bool = False,
+    directory: Path | None = None,
+    port: int = 0,
+    kubectl: bool = True,
 ) -> None:
-    """Tell the story once. `directory` holds the gateway's state, a temporary one without it.
+    """Tell the story once. `directory` holds the gateway's state, a temporary one without it;
+    `kubectl` is whether the user has one, to be told what to try with it.
 
     Raises Untrue for a claim that does not hold, TestbedError for what did not happen in time.
     """
@@ -91,7 +97,7 @@ async def play(
         await story.tell()
         teller.end()
         if keep:
-            teller.note(what_to_try(kubeconfig))
+            teller.note(what_to_try(kubeconfig.absolute(), kubectl=kubectl))
             teller.note("The gateway runs until you press Ctrl-C.")
             await gateway
 

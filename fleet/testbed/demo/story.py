@@ -7,6 +7,7 @@ another, and dearer. What is printed was read back from the gateway; what is not
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -312,11 +313,20 @@ def _is_active(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Pending", "Running")
 
 
-def what_to_try(kubeconfig: Path) -> str:
-    """What a user may do with a gateway that was kept."""
-    return (
-        f"Try:  export KUBECONFIG={kubeconfig}\n"
-        "      kubectl get pods -A        kubectl get clusters\n"
-        f"      kubectl -n {NAMESPACE} get jobs,placements\n"
-        f"      fleet explain job/second -n {NAMESPACE} --kubeconfig {kubeconfig}"
-    )
+def what_to_try(kubeconfig: Path, *, kubectl: bool) -> str:
+    """What a user may do with a gateway that was kept, with `kubectl` if there is one."""
+    file = shlex.quote(str(kubeconfig))
+    if kubectl:
+        lines = [
+            f"Try:  export KUBECONFIG={file}",
+            "      kubectl get pods -A        kubectl get clusters",
+            f"      kubectl -n {NAMESPACE} get jobs,placements",
+        ]
+    else:
+        lines = [
+            f"Try:  fleet get pods -A --kubeconfig {file}",
+            f"      fleet get jobs,placements -n {NAMESPACE} --kubeconfig {file}",
+            f"      fleet members --kubeconfig {file}",
+        ]
+    lines.append(f"      fleet explain job/second -n {NAMESPACE} --kubeconfig {file}")
+    return "\n".join(lines)

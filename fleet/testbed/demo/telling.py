@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from fleet.errors import FleetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WIDTH = 62
 
@@ -43,8 +43,10 @@ class Step:
 class Teller:
     """Prints steps to `out`; on a terminal the step under way is shown."""
 
-    def __init__(self, out: TextIO = sys.stdout) -> None:
+    def __init__(self, out: TextIO = sys.stdout, *, as_typed: Callable[[str], str] = str) -> None:
+        """`as_typed` makes the commands in a note what has to be typed here."""
         self._out = out
+        self._as_typed = as_typed
         self._started_s = time.monotonic()
 
     @contextmanager
@@ -65,7 +67,7 @@ class Teller:
             self._write(f"    {line}\n")
 
     def note(self, text: str) -> None:
-        self._write(f"{text}\n")
+        self._write(f"{self._as_typed(text)}\n")
 
     def end(self) -> None:
         self._write(f"The end, after {time.monotonic() - self._started_s:.0f} s.\n")

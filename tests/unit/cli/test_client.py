@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.server
 import json
 import threading
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from fleet.cli.client import Access, Client, find_kubeconfig, read_access
-from fleet.errors import ApiError, ConfigError, NotFound, Unavailable
+from fleet.cli.client import GATEWAY_MARK, Access, Client, find_kubeconfig, read_access
+from fleet.errors import ApiError, ConfigError, Forbidden, NotFound, Unauthorized, Unavailable
+from fleet.gateway import version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +118,41 @@ def test_what_is_no_kubeconfig(tmp_path: Path, content: bytes) -> None:
         read_access(tmp_path / "none")
 
 
+@pytest.mark.parametrize("wrong", [None, 5, True, "x", [1], {"a": 1}], ids=repr)
+@pytest.mark.parametrize("section", ["contexts", "clusters", "users"])
+def test_a_value_of_the_wrong_type_anywhere_is_at_most_a_complaint(
+    tmp_path: Path, section: str, wrong: Any
+) -> None:
+    document = yaml.safe_load(written(tmp_path).read_text())
+    inner = section.removesuffix("s")
+    first = document[section][0]
+    for changed in (
+        wrong,
+        [wrong],
+        [{**first, "name": wrong}],
+        [{**first, inner: wrong}],
+        *([{**first, inner: {**first[inner], key: wrong}}] for key in first[inner]),
+        [{**first, inner: {**first[inner], "token": wrong, "tokenFile": wrong}}],
+    ):
+        file = written(tmp_path, **{section: changed})
+        with contextlib.suppress(ConfigError):
+            read_access(file)
+
+
+@pytest.mark.parametrize("server", ["/x", "ftp://h", "https://", "https://h:99999x", "h:7443"])
+def test_a_server_that_is_no_address(tmp_path: Path, server: str) -> None:
+    file = written(tmp_path, clusters=[{"name": "f", "cluster": {"server": server}}])
+    with pytest.raises(ConfigError, match="is no address"):
+        read_access(file)
+
+
+def test_a_token_that_no_header_can_hold(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"\xffone\ntwo\n")
+    users = [{"name": "admin", "user": {"tokenFile": "token"}}]
+    with pytest.raises(ConfigError, match="token has characters"):
+        read_access(written(tmp_path, users=users))
+
+
 def test_which_kubeconfig(tmp_path: Path) -> None:
     given, own, other = (tmp_path / name for name in ("given", "own", "other"))
     other.touch()
@@ -142,7 +179,8 @@ def test_which_kubeconfig(tmp_path: Path) -> None:
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.seen.append((self.path, dict(self.headers), b""))  # type: ignore[attr-defined]
-        status, headers, body = self.server.answer  # type: ignore[attr-defined]
+        serving: Any = self.server
+        status, headers, body = serving.also.get(self.path, serving.answer)
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -163,6 +201,7 @@ def server(status: int, body: bytes, *headers: tuple[str, str]) -> Iterator[Any]
     with http.server.HTTPServer(("127.0.0.1", 0), Answer) as serving:
         serving.answer = (status, headers, body)  # type: ignore[attr-defined]
         serving.seen = []  # type: ignore[attr-defined]
+        serving.also = {}  # type: ignore[attr-defined]
         thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -198,6 +237,65 @@ def test_a_status_becomes_its_error() -> None:
             client(serving).post("/x", {})
         with pytest.raises(NotFound):
             list(client(serving).stream("/x"))
+
+
+NOT_FOUND = b"404 page not found\n"
+FORBIDDEN = json.dumps(
+    {"kind": "Status", "reason": "Forbidden", "message": 'cannot post path "/fleet/join"'}
+).encode()
+
+
+@pytest.mark.parametrize("answer", [(404, NOT_FOUND), (403, FORBIDDEN), (405, b"")])
+@pytest.mark.parametrize("path", ["/fleet/join", "/apis/fleet.dev/v1alpha1/clusters"])
+def test_a_server_that_is_no_gateway_is_said_to_be_none(
+    answer: tuple[int, bytes], path: str
+) -> None:
+    with server(*answer) as serving:
+        serving.also["/version"] = (200, (), b'{"gitVersion":"v1.36.3"}')
+        with pytest.raises(ConfigError) as caught:
+            client(serving).get(path)
+    text = str(caught.value)
+    assert "is no fleet gateway, it is a Kubernetes API (v1.36.3)" in text
+    assert "fleet kubeconfig" in text and "fleet join FILE" in text
+
+
+def test_what_only_gateways_serve_is_asked_of_a_member() -> None:
+    with server(404, NOT_FOUND) as serving:
+        serving.also["/clusters/east/version"] = (200, (), b'{"gitVersion":"v1.36.3"}')
+        with pytest.raises(ConfigError, match="the member east alone") as caught:
+            client(serving, "/clusters/east").get("/apis/fleet.dev/v1alpha1/clusters")
+    assert "--context fleet" in str(caught.value)
+
+
+def test_a_gateways_own_refusals_are_its_own() -> None:
+    with server(404, NOT_FOUND) as serving:
+        serving.also["/version"] = (200, (), b'{"gitVersion":"v1.36.3+fleet-0.1.0"}')
+        with pytest.raises(NotFound):
+            client(serving).get("/fleet/x")
+        assert client(serving).check_gateway() == "v1.36.3+fleet-0.1.0"
+    with server(403, FORBIDDEN) as serving:
+        serving.also["/version"] = (500, (), b"oops")
+        with pytest.raises(Forbidden):
+            client(serving).get("/fleet/x")
+
+
+def test_the_mark_of_a_gateway_is_in_its_version() -> None:
+    assert GATEWAY_MARK in version.document()["gitVersion"]
+
+
+def test_an_object_that_is_missing_is_no_question_of_what_serves_it() -> None:
+    status = {"kind": "Status", "reason": "NotFound", "details": {"name": "x"}, "code": 404}
+    with server(404, json.dumps(status).encode()) as serving:
+        with pytest.raises(NotFound):
+            client(serving).get("/apis/fleet.dev/v1alpha1/clusters/x")
+        assert len(serving.seen) == 1
+
+
+def test_credentials_that_are_refused_are_named_with_their_source() -> None:
+    with server(401, b"Unauthorized") as serving:
+        access = Access(f"http://127.0.0.1:{serving.server_port}", source="f, context 'fleet'")
+        with pytest.raises(Unauthorized, match="credentials of f, context 'fleet'"):
+            Client(access).get("/x")
 
 
 def test_an_answer_of_another_kind_of_server() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from fleet.cli import members, program, testbed
 from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
 from fleet.errors import AlreadyExists, NotFound
@@ -48,6 +50,21 @@ DISCOVERY = {
     ],
     "/apis": [
         {
+            "metadata": {"name": "batch"},
+            "versions": [
+                {
+                    "version": "v1",
+                    "resources": [
+                        {
+                            "resource": "jobs",
+                            "responseKind": {"kind": "Job"},
+                            "scope": "Namespaced",
+                        }
+                    ],
+                }
+            ],
+        },
+        {
             "metadata": {"name": "metrics.k8s.io"},
             "versions": [
                 {
@@ -72,7 +89,12 @@ DISCOVERY = {
                             "resource": "placements",
                             "responseKind": {"kind": "Placement"},
                             "scope": "Namespaced",
-                        }
+                        },
+                        {
+                            "resource": "clusters",
+                            "responseKind": {"kind": "Cluster"},
+                            "scope": "Cluster",
+                        },
                     ],
                 }
             ],
@@ -102,6 +124,12 @@ class Gateway:
         if isinstance(found, Exception):
             raise found
         return found
+
+
+@pytest.fixture(autouse=True)
+def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that has `fleet` on its PATH."""
+    monkeypatch.setattr(program, "command", lambda: "fleet")
 
 
 @pytest.fixture
@@ -209,8 +237,18 @@ def test_an_unknown_command_is_a_usage_error_with_a_suggestion() -> None:
         ("join",),
         ("leave",),
         ("kubeconfig", "--raw", "--export"),
+        ("get", ""),
+        ("get", ","),
+        ("get", "pods", ""),
         ("run", "--port", "x"),
+        ("run", "--port", "70000"),
+        ("run", "--log-level", "loud"),
+        ("demo", "--port", "99999"),
+        ("testbed",),
         ("testbed", "up", "-n", "x"),
+        ("testbed", "up", "-n", "0"),
+        ("testbed", "up", "--nodes", "cpu"),
+        ("testbed", "up", "--provider", "kind"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_ends_with_2(
@@ -317,17 +355,104 @@ def test_logs_pass_their_options_and_bytes(gateway: Gateway) -> None:
     }
 
 
+PLACEMENTS = "/apis/fleet.dev/v1alpha1/namespaces/shop/placements"
+CLUSTERS = "/apis/fleet.dev/v1alpha1/clusters"
+
+
 def test_explain_shows_the_placement_of_a_workload(gateway: Gateway) -> None:
-    base = "/apis/fleet.dev/v1alpha1/namespaces/shop/placements"
     gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
-    placement = {"spec": {"workload": {"name": "train"}}, "status": {"phase": "Queued"}}
-    gateway.answers[base] = {"items": [placement]}
-    assert fleet("explain", "pod/train").output == "train  Queued  generation 0\n"
-    assert gateway.asked[-1] == ("GET", base, [("fieldSelector", "spec.workload.uid=7")])
+    verdict = {"name": "east", "verdict": "Refused", "reason": "Full", "message": "no room"}
+    status = {"phase": "Queued", "clusters": [verdict]}
+    placement = {"spec": {"workload": {"name": "train"}}, "status": status}
+    gateway.answers[PLACEMENTS] = {"items": [placement]}
+    gateway.answers[CLUSTERS] = {"items": [{"metadata": {"name": "west"}}]}
+    assert fleet("explain", "pod/train").output.splitlines() == [
+        "train  Queued  generation 0",
+        "  east   not used    has left the fleet",
+        "  west   not asked   joined after this was last asked about",
+    ]
+    assert gateway.asked[1] == ("GET", PLACEMENTS, [("fieldSelector", "spec.workload.uid=7")])
     assert json.loads(fleet("explain", "pod/train", "-o", "json").output) == placement
-    gateway.answers[base] = {"items": []}
-    result = fleet("explain", "pod/train")
-    assert result.exit_code == 1 and "nothing has placed it yet" in result.stderr
+
+
+def test_explain_of_a_name_that_is_elsewhere_says_where(gateway: Gateway) -> None:
+    gateway.answers["/apis/batch/v1/jobs"] = {
+        "items": [{"metadata": {"namespace": space}} for space in ("research", "shop.east")]
+    }
+    result = fleet("explain", "job/train")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        'fleet: jobs.batch "train" not found in namespace shop\n'
+        "  There is one in:  -n research  -n shop.east\n"
+    )
+    assert gateway.asked[-1][2] == [("fieldSelector", "metadata.name=train")]
+    gateway.answers["/apis/batch/v1/jobs"] = {"items": []}
+    assert "What there is:  fleet get jobs -n shop" in fleet("explain", "job/train").stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "metadata", "args", "words"),
+    [
+        (
+            "/apis/batch/v1/namespaces/shop/jobs/train",
+            {},
+            ("job/train",),
+            ["has no placement yet", "kubectl describe job train -n shop"],
+        ),
+        (
+            "/api/v1/namespaces/shop/pods/web",
+            {},
+            ("po/web",),
+            ["pod/web in shop is stored and not placed", "what the fleet places: jobs.batch"],
+        ),
+        (
+            "/api/v1/namespaces/shop.east/pods/web",
+            {},
+            ("po/web", "-n", "shop.east"),
+            ["is east's own"],
+        ),
+        (
+            "/api/v1/namespaces/shop/pods/train-0.east",
+            {"ownerReferences": [{"kind": "Job", "name": "train", "controller": True}]},
+            ("po/train-0.east",),
+            ["is a part of job/train", "fleet explain job/train -n shop"],
+        ),
+    ],
+)
+def test_explain_says_why_there_is_nothing_to_explain(
+    gateway: Gateway,
+    path: str,
+    metadata: dict[str, Any],
+    args: tuple[str, ...],
+    words: list[str],
+) -> None:
+    name = path.rpartition("/")[2]
+    gateway.answers[path] = {"metadata": {"uid": "7", "name": name, **metadata}}
+    gateway.answers[PLACEMENTS] = gateway.answers[PLACEMENTS.replace("/shop/", "/shop.east/")] = {
+        "items": []
+    }
+    result = fleet("explain", *args)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+def test_what_is_no_workload_is_not_asked_about(gateway: Gateway) -> None:
+    result = fleet("explain", "node/n1.east")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "fleet: the fleet does not place nodes; what the fleet places: jobs.batch\n"
+    )
+
+
+def test_logs_of_a_pod_that_is_elsewhere_say_where(gateway: Gateway) -> None:
+    gateway.answers["/api/v1/pods"] = {"items": [{"metadata": {"namespace": "shop.east"}}]}
+    result = fleet("logs", "web")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert '"web" not found in namespace shop\n  There is one in:  -n shop.east' in result.stderr
+    gateway.answers["/api/v1/namespaces/shop/pods/web"] = {"metadata": {}}
+    assert fleet("logs", "web").stderr == (
+        "fleet: the server could not find the requested resource\n"
+    )
 
 
 # -- members
@@ -373,6 +498,24 @@ def test_join_sends_a_kubeconfig_that_stands_alone(gateway: Gateway, tmp_path: P
     assert gateway.asked[1][2]["name"] == "e" and gateway.asked[1][2]["replace"] is True
 
 
+@pytest.mark.parametrize("user", [{}, {"as": "admin"}, {"token": ""}])
+def test_a_user_without_credentials_is_refused_here(
+    gateway: Gateway, tmp_path: Path, user: dict[str, str]
+) -> None:
+    file = kubeconfig(tmp_path)
+    document = yaml.safe_load(file.read_text())
+    document["users"][0]["user"] = user
+    file.write_text(yaml.safe_dump(document))
+    result = fleet("join", str(file))
+    assert result.exit_code == 1 and gateway.asked == []
+    assert "the user of context 'east' has no credentials" in result.stderr
+    # a proxy on this machine adds them: kubectl proxy
+    document["clusters"] = [{"name": "c", "cluster": {"server": "http://127.0.0.1:8001"}}]
+    file.write_text(yaml.safe_dump(document))
+    gateway.answers["/fleet/join"] = {"name": "east", "uid": "4f0c", "version": "v1.36.3"}
+    assert fleet("join", str(file)).exit_code == 0
+
+
 def test_a_refused_join_says_why_and_how_to_go_on(gateway: Gateway, tmp_path: Path) -> None:
     why = "idc-x is idc-a under another address.\n  To change how idc-a is reached:  fleet join …"
     gateway.answers["/fleet/join"] = AlreadyExists(why)
@@ -394,7 +537,28 @@ def test_leave_stops_at_the_first_refusal(gateway: Gateway) -> None:
     gateway.answers["/fleet/leave"] = [{"name": "east"}, NotFound("west is no member")]
     result = fleet("leave", "east", "west", "north")
     assert (result.exit_code, result.stdout) == (1, "east left\n")
-    assert result.stderr == "fleet: west is no member\n"
+    assert result.stderr.endswith("fleet: west is no member\n")
+
+
+def test_leave_says_what_stays_in_the_cluster_and_how_to_remove_it(gateway: Gateway) -> None:
+    gateway.answers["/fleet/leave"] = {"name": "east"}
+    result = fleet("leave", "east")
+    assert (result.exit_code, result.stdout) == (0, "east left\n")
+    assert result.stderr.startswith("Nothing in east was touched")
+    commands = [line for line in result.stderr.splitlines() if line.startswith("  kubectl delete")]
+    assert all("-l app.kubernetes.io/managed-by=fleet" in line for line in commands)
+    for kind in ("jobs", "namespaces", "clusterrolebindings"):
+        assert any(f"delete {kind}" in line for line in commands)
+    gateway.answers["/fleet/leave"] = NotFound("east is no member")
+    assert fleet("leave", "east").stderr == "fleet: east is no member\n"
+
+
+def test_what_leave_names_is_what_joining_and_placing_write() -> None:
+    from fleet.dispatch import marks
+    from fleet.members import binding
+
+    assert f"{marks.MANAGED_BY_LABEL}={marks.MANAGED_BY}" == members.MARK
+    assert binding.ADMINS == members.ADMINS
 
 
 def test_members_lists_clusters(gateway: Gateway) -> None:
@@ -439,10 +603,156 @@ def test_version_of_both(gateway: Gateway) -> None:
     ("args", "words"),
     [
         (("--config", "/none.yaml"), "/none.yaml cannot be read"),
-        (("--port", "70000"), "flag --port"),
-        (("--log-level", "loud"), "debug, info, warning, error"),
+        (("--state-directory", "/dev/null/x"), "/dev/null/x"),
     ],
 )
 def test_run_refuses_a_wrong_configuration(args: tuple[str, ...], words: str) -> None:
     result = fleet("run", *args)
     assert result.exit_code == 1 and words in result.stderr
+
+
+# -- the testbed
+
+
+def test_the_testbed_is_described_as_it_is() -> None:
+    from fleet.testbed import commands, layout
+
+    assert testbed.PROVIDERS == commands.PROVIDERS
+    assert layout.NETWORKS == testbed.MOST
+
+
+def test_the_testbed_names_what_it_does_not_know(tmp_path: Path) -> None:
+    home = ("--home", str(tmp_path / "home"))
+    result = fleet("testbed", "down", "nosuch", *home)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no member nosuch; it has: none" in result.stderr
+    result = fleet("testbed", "down", *home)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing to stop\n")
+    assert fleet("testbed", "status", "nosuch", *home).exit_code == 1
+    assert json.loads(fleet("testbed", "status", "-o", "json", *home).output) == {"items": []}
+    assert "fleet testbed up -n 3" in fleet("testbed", "status", *home).output
+
+
+# -- no bad input ends in a traceback
+
+WRONG_FILES = {
+    "missing": None,
+    "empty": b"",
+    "binary": b"\xff\xfe\x00\x80",
+    "text": b"hello",
+    "list": b"[1, 2]",
+    "no YAML": b"{a: [",
+    "numbers": b"contexts: 5\nclusters: 6\nusers: 7\ncurrent-context: 8\n",
+    "texts": b"contexts: [a]\nclusters: [b]\nusers: [c]\ncurrent-context: a\n",
+    "nothing": b"contexts: [{name: a}]\nclusters: []\ncurrent-context: a\n",
+    "no address": b"contexts: [{name: a, context: {cluster: c}}]\ncurrent-context: a\n"
+    b"clusters: [{name: c, cluster: {server: '/x'}}]\n",
+    "no port": b"contexts: [{name: a, context: {cluster: c}}]\ncurrent-context: a\n"
+    b"clusters: [{name: c, cluster: {server: 'https://h:99999x'}}]\n",
+}
+NEEDING_A_GATEWAY = [
+    ("get", "pods"),
+    ("get", "pods", "-o", "yaml"),
+    ("logs", "web"),
+    ("logs", "-f", "web"),
+    ("explain", "job/train"),
+    ("members",),
+    ("leave", "east"),
+    ("version",),
+]
+
+
+@pytest.mark.parametrize("what", WRONG_FILES)
+@pytest.mark.parametrize("args", NEEDING_A_GATEWAY, ids=" ".join)
+def test_a_kubeconfig_that_cannot_be_used_is_one_message(
+    tmp_path: Path, args: tuple[str, ...], what: str
+) -> None:
+    file = tmp_path / "kubeconfig"
+    if (content := WRONG_FILES[what]) is not None:
+        file.write_bytes(content)
+    ends_in_words(fleet(*args, "--kubeconfig", str(file)), str(file))
+
+
+@pytest.mark.parametrize("what", WRONG_FILES)
+def test_what_cannot_be_joined_is_one_message(gateway: Gateway, tmp_path: Path, what: str) -> None:
+    file = tmp_path / "member"
+    if (content := WRONG_FILES[what]) is not None:
+        file.write_bytes(content)
+    ends_in_words(fleet("join", str(file)), str(file))
+    assert gateway.asked == []
+
+
+@pytest.mark.parametrize("args", [*NEEDING_A_GATEWAY, ("join", "{kubeconfig}")], ids=" ".join)
+def test_no_gateway_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
+) -> None:
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        file = tmp_path / "fleet.kubeconfig"
+        file.write_text(
+            json.dumps(
+                {
+                    "contexts": [{"name": "fleet", "context": {"cluster": "c"}}],
+                    "clusters": [{"name": "c", "cluster": {"server": server}}],
+                }
+            )
+        )
+        monkeypatch.setenv("FLEET_KUBECONFIG", str(file))
+        member = str(kubeconfig(tmp_path))
+        result = fleet(*(each.format(kubeconfig=member) for each in args))
+    ends_in_words(result, f"no gateway answers at {server}; start it with `fleet run`")
+
+
+@pytest.mark.parametrize("args", NEEDING_A_GATEWAY, ids=" ".join)
+def test_without_any_kubeconfig_it_says_how_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
+) -> None:
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("KUBECONFIG", "FLEET_KUBECONFIG", "FLEET_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    ends_in_words(fleet(*args), "start a gateway with `fleet run`")
+
+
+def ends_in_words(result: Result, words: str) -> None:
+    """Exit code 1 or 2 by intention, with one message on stderr."""
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("fleet: ") and words in result.stderr, result.stderr
+    assert "Traceback" not in result.output
+
+
+def commands_of(group: click.Group, *above: str) -> list[tuple[str, ...]]:
+    context = click.Context(group)
+    found = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found.append((*above, name))
+        if isinstance(command, click.Group):
+            found += commands_of(command, *above, name)
+    return found
+
+
+@pytest.mark.parametrize("path", commands_of(cli), ids=" ".join)
+def test_every_command_has_help_and_knows_its_options(path: tuple[str, ...]) -> None:
+    for option in ("-h", "--help"):
+        result = fleet(*path, option)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout.startswith(f"Usage: fleet {' '.join(path)}")
+    result = fleet(*path, "--no-such-option")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "No such option '--no-such-option'" in result.stderr
+
+
+@pytest.mark.parametrize("path", commands_of(cli), ids=" ".join)
+def test_what_prints_in_forms_refuses_another(path: tuple[str, ...]) -> None:
+    command = cli
+    for name in path:
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found  # type: ignore[assignment]
+    if any("--output" in each.opts for each in command.params):
+        result = fleet(*path, "-o", "xml")
+        assert result.exit_code == 2 and "'table', 'json', 'yaml'" in result.stderr

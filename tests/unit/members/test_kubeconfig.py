@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +230,53 @@ def test_what_is_wrong_is_named(case):
     assert said.startswith("kubeconfig:")
     for part in parts:
         assert part in said
+
+
+WHOLE = document(
+    {
+        "client-certificate-data": encoded(CERTIFICATE),
+        "client-key-data": encoded(KEY),
+        "token": "t",
+        "username": "u",
+        "password": "p",
+        "as": "jane",
+        "as-uid": "7",
+        "as-groups": ["dev"],
+        "as-user-extra": {"k": ["v"]},
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "/bin/true",
+            "args": ["a"],
+            "env": [{"name": "A", "value": "B"}],
+            "interactiveMode": "Never",
+            "provideClusterInfo": True,
+        },
+        "auth-provider": {"name": "oidc", "config": {"a": "b"}},
+    },
+    **{
+        "certificate-authority-data": encoded(CERTIFICATE),
+        "proxy-url": "http://p:1",
+        "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}}],
+    },
+)
+
+
+def places(node: Any, *above: Any) -> list[tuple[Any, ...]]:
+    keys = node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+    return [above, *(place for key in keys for place in places(node[key], *above, key))]
+
+
+@pytest.mark.parametrize("wrong", [None, 5, True, "x", [1], {"a": 1}], ids=repr)
+@pytest.mark.parametrize("place", places(WHOLE)[1:], ids=lambda place: ".".join(map(str, place)))
+def test_a_value_of_the_wrong_type_anywhere_is_at_most_a_complaint(place, wrong):
+    changed = copy.deepcopy(WHOLE)
+    node = changed
+    for key in place[:-1]:
+        node = node[key]
+    node[place[-1]] = wrong
+    for read in (load, flatten):
+        with contextlib.suppress(ConfigError):
+            read(yaml.safe_dump(changed).encode())
 
 
 def test_contexts_that_are_not_there():

@@ -313,10 +313,22 @@ async def test_the_same_cluster_under_another_address_is_recognised(world):
         with pytest.raises(JoinError) as caught:
             await members.join("idc-x", WEST)
         assert str(caught.value).splitlines() == [
-            "idc-x is idc-a under another address (same kube-system UID 4f0c0000…).",
-            "  To change how idc-a is reached:  fleet join … --name idc-a --replace",
+            "this cluster is a member already: it is idc-a (same kube-system UID 4f0c0000…).",
+            "  To see it:  fleet get cluster idc-a",
+            "  To change how it is reached:  fleet join … --name idc-a --replace",
+            "  To have it as idc-x instead:  fleet leave idc-a, then join it again",
         ]
         assert world.store.names() == ["idc-a"]
+
+
+async def test_a_cluster_that_is_a_member_is_told_with_since_when(world):
+    world.cluster("uid", EAST)
+    async with world.members(since=lambda name: f"the day of {name}") as members:
+        await members.join("east", EAST)
+        with pytest.raises(JoinError, match="it is east, since the day of east"):
+            await members.join("e2", EAST)
+        with pytest.raises(JoinError, match="east is a member already, since the day of east"):
+            await members.join("east", EAST)
 
 
 async def test_two_joins_at_once_make_one_member(world):

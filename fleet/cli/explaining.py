@@ -1,0 +1,96 @@
+"""`fleet explain`: where a workload was placed, and why; or why there is nothing to say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fleet.cli import output
+from fleet.cli.objects import namespace_option
+from fleet.cli.target import gateway
+
+if TYPE_CHECKING:
+    from fleet.cli.client import Client
+    from fleet.cli.discovery import Served
+
+PLACED: Final = ("jobs.batch",)
+"""What the fleet places."""
+_PLACEMENTS: Final = "placements.fleet.dev"
+_CLUSTERS: Final = "clusters.fleet.dev"
+
+Object = dict[str, Any]
+
+
+@click.command(
+    epilog="\b\nExamples:\n  fleet explain job/train\n  fleet explain job/train -n research -o json"
+)
+@click.argument("workload", metavar="TYPE/NAME")
+@namespace_option
+@output.option()
+@gateway
+def explain(client: Client, workload: str, namespace: str | None, form: str) -> None:
+    """Say where a workload of the fleet was placed, and why.
+
+    What is said of a cluster that was not used is what was so when the workload was placed; what
+    has changed since is said too.
+    """
+    from fleet.cli.discovery import find, read
+    from fleet.errors import ConfigError, NotFound
+    from fleet.scheduling.explain import explained
+
+    kind, _, name = workload.partition("/")
+    if not kind or not name:
+        raise click.UsageError("Name a workload as TYPE/NAME, e.g. job/train.")
+    try:
+        placements = find(client, _PLACEMENTS)
+    except NotFound as error:
+        client.check_gateway()
+        raise ConfigError(f"the gateway serves no {_PLACEMENTS}: is it an older one?") from error
+    resource = find(client, kind)
+    where = namespace or client.access.namespace
+    if not resource.namespaced:
+        raise NotFound(f"the fleet does not place {resource.gvr.group_resource}; {_which()}")
+    found = read(client, resource, name=name, namespace=where)
+    placed = client.get(
+        placements.path(namespace=where),
+        [("fieldSelector", f"spec.workload.uid={found['metadata']['uid']}")],
+    )
+    if not placed["items"]:
+        raise NotFound(_why_none(resource, found, where))
+    placement = placed["items"][0]
+    if form == "table":
+        clusters = client.get(find(client, _CLUSTERS).path())["items"]
+        click.echo("\n".join(explained(placement, clusters)))
+    else:
+        output.document(placement, form)
+
+
+def _why_none(resource: Served, obj: Object, where: str) -> str:
+    """Why an object that is there has no placement."""
+    what, name = resource.gvr.group_resource, obj["metadata"]["name"]
+    singular = resource.kind.lower()
+    member = where.partition(".")[2] or (obj["metadata"].get("labels") or {}).get(
+        "fleet.dev/cluster", ""
+    )
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            above = f"{str(owner.get('kind', '')).lower()}/{owner.get('name')}"
+            return (
+                f"{singular}/{name} is a part of {above}\n  Try:  fleet explain {above} -n {where}"
+            )
+    if member:
+        return (
+            f"{singular}/{name} in {where} is {member}'s own: the fleet did not place it, {member} "
+            "runs it as it is"
+        )
+    if what in PLACED:
+        return (
+            f"{singular}/{name} in {where} has no placement yet: nothing has been decided\n"
+            f"  Its events say more:  kubectl describe {singular} {name} -n {where}"
+        )
+    return f"{singular}/{name} in {where} is stored and not placed; {_which()}"
+
+
+def _which() -> str:
+    return f"what the fleet places: {', '.join(PLACED)}"
