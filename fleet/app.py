@@ -34,6 +34,7 @@ from fleet.gateway import own
 from fleet.gateway.assembly import Assembly
 from fleet.gateway.authentication import Authentication
 from fleet.gateway.authority import Authority, server_names
+from fleet.gateway.clusters import member_since
 from fleet.gateway.edge import Edge
 from fleet.gateway.health import Health
 from fleet.gateway.kubeconfig import KubeconfigFile, url_of
@@ -97,6 +98,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             partial(adapters.kubernetes.connect, allow_exec=config.exec_plugins_allowed),
             prepare=bind_admins,
             name_taken=lambda name: own.ending_in(name, store, assembly.own.resources),
+            since=lambda name: member_since(store, name),
         )
         await stack.enter_async_context(members)
         address = url_of(config.address, config.port)

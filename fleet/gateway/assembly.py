@@ -149,7 +149,7 @@ class Assembly:
 
     def clusters(self, store: ObjectStore) -> Clusters:
         """The controller of the Cluster objects; the policies' kinds must be among `custom`."""
-        return Clusters(
+        clusters = Clusters(
             kernel=self.own,
             store=store,
             resource=self._custom[CLUSTERS].resource,
@@ -158,6 +158,8 @@ class Assembly:
             books=self._books,
             now=self._now,
         )
+        self._books.on_change(clusters.counted)
+        return clusters
 
     def dispatch(
         self, store: ObjectStore, parts: Parts, *, fleet: str, timing: Timing, lease_s: float

@@ -49,6 +49,11 @@ class Books:
         self._accounts: dict[str, NodeAccounts] = {}
         self._block_labels: dict[str, str] = {}
         self._ends: dict[GroupVersionResource, Callable[[], None]] = {}
+        self._listeners: list[Callable[[str], None]] = []
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` told the member's name when what it has free may have changed."""
+        self._listeners.append(listener)
 
     def begin(self) -> Callable[[], None]:
         """Open the books and follow the changes; returns what ends that."""
@@ -119,11 +124,18 @@ class Books:
         if member:
             accounts = self._of(member)
             accounts.remove_node(obj) if deleted else accounts.upsert_node(obj)
+            self._tell(member, accounts)
 
     def _pod(self, member: str, obj: Object, *, deleted: bool) -> None:
         if member:
             accounts = self._of(member)
             accounts.remove_pod(obj) if deleted else accounts.upsert_pod(obj)
+            self._tell(member, accounts)
+
+    def _tell(self, member: str, accounts: NodeAccounts) -> None:
+        if accounts.stale:
+            for listener in self._listeners:
+                listener(member)
 
     def _of(self, member: str) -> NodeAccounts:
         found = self._accounts.get(member)

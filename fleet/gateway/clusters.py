@@ -2,8 +2,8 @@
 
 A member has a Cluster object of its name from its join to its leave. Its spec is the operator's
 (networks, taints, maintenance); its status is written here from the member's conditions and its
-nodes, whenever news of the member comes and at a slow beat besides. An unchanged status is not
-written again, so the beat makes no events.
+nodes: when news of the member comes, at most once a second when what it has free changes, and at a
+slow beat besides. An unchanged status is not written again, so the beat makes no events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from policies import CLUSTER
 from policies.scalars import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
     from datetime import datetime
 
     from fleet.apiserver.kernel import Kernel
@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 CLUSTERS = GroupVersionResource("fleet.dev", "v1alpha1", "clusters")
 PRICE_BOOKS = GroupVersionResource("fleet.dev", "v1alpha1", "pricebooks")
 BEAT_S = 10.0
+SETTLE_S = 1.0
+"""How long changes of pods and nodes are gathered: they come in crowds, and each write is an event
+for whoever watches."""
 _SELF = UserInfo("fleet:clusters", ("fleet:admins",))
 _PATH = "/apis/fleet.dev/v1alpha1/clusters"
 
@@ -62,6 +65,9 @@ class Clusters:
         self._books = books
         self._now = now
         self._news = asyncio.Event()
+        self._due: set[str] = set()  # members there is news of
+        self._counted: set[str] = set()  # members whose capacity may have changed
+        self._settling: asyncio.TimerHandle | None = None
         self._left: set[str] = set()  # members that went, whose objects are still to go
         self._writing = asyncio.Lock()
 
@@ -74,22 +80,55 @@ class Clusters:
             self._left.discard(change.member.name)
             await self._write(change.member)
         else:
+            self._due.add(change.member.name)
             self._news.set()
+
+    def counted(self, member: str) -> None:
+        """What a member has free may have changed (a listener of the books)."""
+        self._counted.add(member)
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().call_later(SETTLE_S, self._settled)
+
+    def _settled(self) -> None:
+        self._settling = None
+        self._due |= self._counted
+        self._counted.clear()
+        self._news.set()
 
     async def run(self) -> None:
         """Write what changed, until cancelled."""
-        while True:
-            self._news.clear()
-            for name in sorted(self._left):
-                await self._attempt(self._remove(name), f"cluster {name} is still to be removed")
-            for member in self._members:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                beat_s = loop.time() + BEAT_S
+                due: set[str] | None = {member.name for member in self._members}
+                while due is not None:
+                    await self._round(due)
+                    due = await self._due_before(beat_s)
+        finally:
+            if self._settling is not None:
+                self._settling.cancel()
+
+    async def _due_before(self, beat_s: float) -> set[str] | None:
+        """Of whom there is news, None at the beat: then it is everybody's turn."""
+        if asyncio.get_running_loop().time() >= beat_s:
+            return None
+        try:
+            async with asyncio.timeout_at(beat_s):
+                await self._news.wait()
+        except TimeoutError:
+            return None
+        self._news.clear()
+        due, self._due = self._due, set()
+        return due
+
+    async def _round(self, due: Collection[str]) -> None:
+        for name in sorted(self._left):
+            await self._attempt(self._remove(name), f"cluster {name} is still to be removed")
+        for member in self._members:
+            if member.name in due:
                 what = f"cluster {member.name}: its status was not written"
                 await self._attempt(self._write(member), what)
-            try:
-                async with asyncio.timeout(BEAT_S):
-                    await self._news.wait()
-            except TimeoutError:
-                continue
 
     @staticmethod
     async def _attempt(step: Awaitable[None], failed: str) -> None:

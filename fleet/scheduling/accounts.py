@@ -103,6 +103,11 @@ class NodeAccounts:
         """Whether any node was ever told of: a member without nodes is not one without room."""
         return bool(self._objects)
 
+    @property
+    def stale(self) -> bool:
+        """Whether anything that counts has changed since the last picture."""
+        return self._picture is None
+
     def capacity(self, as_of_s: float) -> Capacity:
         """The picture as of a time at which the feeding watches were known to be up to date."""
         picture = self._picture

@@ -14,7 +14,7 @@ import pytest
 import policies
 from fleet.apiserver.kinds import CustomKind
 from fleet.errors import StoreError
-from fleet.gateway import own
+from fleet.gateway import clusters, own
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.members.roster import Change
 from fleet.store.memory import MemoryBackend
@@ -152,6 +152,33 @@ async def test_what_could_not_be_removed_is_removed_later(setting: Setting) -> N
     running = asyncio.create_task(setting.clusters.run())
     await setting.news(west)
     await setting.until(["west"])
+    running.cancel()
+
+
+async def test_a_change_of_what_is_free_is_shown_without_other_news(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No beat, no news of health: the books alone say that a pod came."""
+    monkeypatch.setattr(clusters, "SETTLE_S", 0.0)
+    await setting.join("east")
+    await setting.join("west")
+    written: list[str] = []
+    status = setting.clusters._status
+
+    def counting(member: Any) -> dict[str, Any]:
+        written.append(member.name)
+        return {**status(member), "summary": {"free": str(len(written))}}
+
+    monkeypatch.setattr(setting.clusters, "_status", counting)
+    running = asyncio.create_task(setting.clusters.run())
+    cursor = setting.collection.cursor(setting.store.sequencer.current)
+    while sorted(written) != ["east", "west"]:  # the first round
+        assert await setting.collection.wait(cursor, timeout_s=20)
+        cursor = setting.collection.cursor(setting.store.sequencer.current)
+    for _ in range(100):
+        setting.clusters.counted("west")
+    while written[2:] != ["west"]:
+        assert await setting.collection.wait(cursor, timeout_s=20)
     running.cancel()
 
 

@@ -1,0 +1,107 @@
+"""The books: they tell of every change of what a member has free, and of nothing else."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fleet.gateway.books import NODES, PODS, Books
+
+
+class Entries:
+    """A collection that tests write into."""
+
+    def __init__(self) -> None:
+        self.followers: list[Any] = []
+
+    def snapshot(self) -> Any:
+        return SimpleNamespace(entries=lambda: [])
+
+    def follow(self, follower: Any) -> Any:
+        self.followers.append(follower)
+        return lambda: self.followers.remove(follower)
+
+    def say(self, obj: dict[str, Any], *, deleted: bool = False) -> None:
+        entry = SimpleNamespace(member="east", parse=lambda: obj)
+        for follower in self.followers:
+            follower(SimpleNamespace(entry=entry, deleted=deleted))
+
+
+class World:
+    """Nodes and pods of one member, watched and up to date."""
+
+    members = ("east",)
+
+    def __init__(self) -> None:
+        self.kinds = {NODES: self._merged(), PODS: self._merged()}
+
+    @staticmethod
+    def _merged() -> Any:
+        synced = SimpleNamespace(is_set=lambda: True)
+        watching = SimpleNamespace(synced=synced, failure=None, last_contact_s=0.0)
+        return SimpleNamespace(
+            collection=Entries(),
+            hidden=Entries(),
+            sources={"east": SimpleNamespace(watching=watching)},
+        )
+
+    def merged(self, gvr: Any) -> Any:
+        return self.kinds[gvr]
+
+    running = merged
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def books(world: World, told: list[str]) -> Books:
+    books = Books(world=world, store=None, clusters=None, clock=lambda: 0.0)  # type: ignore[arg-type]
+    books.on_change(told.append)
+    books.begin()
+    return books
+
+
+def node(**status: Any) -> dict[str, Any]:
+    allocatable = {"cpu": "4", "pods": "10"}
+    return {"metadata": {"name": "n"}, "status": {"allocatable": allocatable, **status}}
+
+
+def pod(phase: str = "Running", **more: Any) -> dict[str, Any]:
+    container = {"resources": {"requests": {"cpu": "1"}}}
+    return {
+        "metadata": {"name": "p", "namespace": "default", **more},
+        "spec": {"nodeName": "n", "containers": [container]},
+        "status": {"phase": phase},
+    }
+
+
+def test_what_changes_the_room_is_told_and_nothing_else(
+    books: Books, world: World, told: list[str]
+) -> None:
+    nodes, pods = world.kinds[NODES].collection, world.kinds[PODS].collection
+
+    def tells(say: Any, *args: Any, **more: Any) -> bool:
+        books._capacity("east")  # looked at
+        told.clear()
+        say(*args, **more)
+        return told == ["east"]
+
+    assert tells(nodes.say, node())
+    assert not tells(nodes.say, node(nodeInfo={"heartbeat": "2"}))
+    assert tells(pods.say, pod())
+    assert not tells(pods.say, pod(resourceVersion="2"))
+    assert tells(pods.say, pod("Succeeded"))
+    assert not tells(pods.say, pod("Succeeded", labels={"a": "b"}))
+    assert tells(pods.say, pod())
+    assert tells(pods.say, pod(), deleted=True)
+    assert tells(nodes.say, node(), deleted=True)
