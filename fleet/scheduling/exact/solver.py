@@ -1,0 +1,49 @@
+"""The door to OR-tools: imported when something is to be solved, with settings that repeat.
+
+CP-SAT with a fixed seed and a fixed number of workers gives the same answer each time as long as
+its limit is one of work (`max_deterministic_time`), not of the clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fleet.errors import ConfigError
+
+WORK: Final = 20.0
+"""Units of work that one decision may take, about seconds; most need a hundredth of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a solve may take. `time_limit_s` is for people who wait; it does not repeat."""
+
+    work: float = WORK
+    time_limit_s: float | None = None
+    workers: int = 1
+
+
+def cp_sat() -> Any:
+    """The module `ortools.sat.python.cp_model`. Raises ConfigError where it is not installed."""
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError as error:
+        raise ConfigError(
+            "the exact reference needs OR-tools, which is not installed: "
+            "pip install 'fleet-gateway[exact]'"
+        ) from error
+    return cp_model
+
+
+def solver(limits: Limits) -> Any:
+    """A CpSolver that repeats itself."""
+    made = cp_sat().CpSolver()
+    parameters = made.parameters
+    parameters.random_seed = 0
+    parameters.num_workers = limits.workers
+    parameters.interleave_search = limits.workers > 1
+    parameters.max_deterministic_time = limits.work
+    if limits.time_limit_s is not None:
+        parameters.max_time_in_seconds = limits.time_limit_s
+    return made
