@@ -251,6 +251,7 @@ class Dispatch:
                 self._following.add(gvr)
                 stack.enter_context(merged.reading())
                 stack.callback(merged.collection.follow(follower))
+                stack.callback(merged.hidden.follow(follower))
 
     def _shard_seen(self, member: str, workload: Workload, obj: Object, gone: bool) -> None:
         self._queue.add(_key(workload))

@@ -328,16 +328,16 @@ class _Pass:
         if shard.lost_at is not None:
             shard = replace(shard, lost_at=None, reason="", message="")
             record = record.with_shards([shard])
+        if view.deleting and not self.s.ask.moves:
+            self._taken_s = view.grace_s or 0
+            return record
         if view.outcome == "Complete":
             done = replace(shard, state="Succeeded", finished_at=self.now)
             return record.with_shards([done])
         if view.outcome == "Failed":
             return self._failed(record, shard, view)
-        if view.deleting and self.s.ask.moves:
-            return self._evict(record, shard, view, "JobDeleted", "its Job is being deleted there")
         if view.deleting:
-            self._taken_s = view.grace_s or 0
-            return record
+            return self._evict(record, shard, view, "JobDeleted", "its Job is being deleted there")
         self._renew(shard, sight, view, record.lease_s)
         self._serve(record, shard, view)
         return record

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch.jobs import JOBS
+from fleet.dispatch.pods import PODS
 from fleet.kube import builtin
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.kind import Kind
     from fleet.kube.resources import GroupVersionResource, Resource
 
-KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (JOBS,)}
+KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (JOBS, PODS)}
 
 
 def kind_of(obj: Mapping[str, Any]) -> Kind | None:

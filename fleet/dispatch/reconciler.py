@@ -251,6 +251,9 @@ class Reconciler:
                 await self._chronicle.note(workload, record, decision.record)
                 refused.clear()
                 continue
+            if workload.deleting and workload.ask().grace_s == 0:
+                # Forced: it goes at once, what is left of it in members stays owed by its record.
+                await self._let_go(key, workload.uid)
             refused |= await self._act(decision, workload, record, seen)
             await self._fold(key, workload, record, seen)
             if not refused:

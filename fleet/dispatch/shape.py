@@ -22,6 +22,7 @@ from fleet.dispatch.marks import (
     MANAGED_BY_LABEL,
 )
 from fleet.view.naming import (
+    CLUSTER_LABEL,
     OWNER_REFERENCE_ANNOTATION,
     SHARD_LABEL,
     WORKLOAD_NAMESPACE_LABEL,
@@ -188,7 +189,7 @@ def metadata_of(workload: Workload, shard: Shard, terms: Terms) -> Object:
         "name": shard.name(workload.name),
         "namespace": workload.namespace,
         "labels": {
-            **(metadata.get("labels") or {}),
+            **{k: v for k, v in (metadata.get("labels") or {}).items() if k != CLUSTER_LABEL},
             **labels_of(workload, shard),
             MANAGED_BY_LABEL: MANAGED_BY,
         },

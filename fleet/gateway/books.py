@@ -8,6 +8,7 @@ gives; who asks is the planner of `fleet.dispatch`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fleet.errors import Invalid
@@ -72,9 +73,12 @@ class Books:
             merged = self._world.merged(gvr) if gvr not in self._ends else None
             if merged is None:
                 continue
-            for entry in merged.collection.snapshot().entries():
-                change(entry.member, entry.parse(), deleted=False)
-            self._ends[gvr] = merged.collection.follow(_follower(change))
+            ends = ExitStack()
+            for collection in (merged.collection, merged.hidden):
+                for entry in collection.snapshot().entries():
+                    change(entry.member, entry.parse(), deleted=False)
+                ends.callback(collection.follow(_follower(change)))
+            self._ends[gvr] = ends.close
 
     def clusters(self) -> list[Cluster]:
         """Every member that has a Cluster object, with what it has free now.
@@ -103,9 +107,10 @@ class Books:
         self._accounts.pop(member, None)
         for gvr, change in ((NODES, self._node), (PODS, self._pod)):
             merged = self._world.running(gvr)
-            for entry in merged.collection.snapshot().entries() if merged is not None else ():
-                if entry.member == member:
-                    change(member, entry.parse(), deleted=False)
+            for collection in (merged.collection, merged.hidden) if merged is not None else ():
+                for entry in collection.snapshot().entries():
+                    if entry.member == member:
+                        change(member, entry.parse(), deleted=False)
 
     def _capacity(self, member: str) -> Capacity | None:
         seen_s = []

@@ -64,9 +64,16 @@ class Freshness:
 class Source:
     """One member's part of a merged resource."""
 
-    def __init__(self, intake: Intake, watching: Watching) -> None:
+    def __init__(self, intake: Intake, watching: Watching, *, hidden: Intake | None = None) -> None:
         self.intake = intake
+        self.hidden = hidden
         self.watching = watching
+
+    def forget(self) -> None:
+        """Delete everything of the member."""
+        self.intake.forget()
+        if self.hidden is not None:
+            self.hidden.forget()
 
 
 class Merged:
@@ -83,6 +90,8 @@ class Merged:
         """`own` holds the fleet's own objects of the resource, if it may have any."""
         self.resource = resource
         self.collection = Collection(resource, sequencer)
+        # What no list shows and takes room in members all the same: pods that are shards.
+        self.hidden = Collection(resource, sequencer)
         self.sources: dict[str, Source] = {}
         self.last_read_s = clock()
         self._clock = clock
@@ -111,17 +120,23 @@ class Merged:
         self.resource = resource
         self.collection.widen(resource, lambda obj: extract(resource, obj))
 
-    def attach(self, projector: Projector | Sorting, start: Callable[[Intake], Watching]) -> None:
-        """Begin to take in a member's objects; `start` begins the watch that feeds the intake."""
+    def attach(
+        self,
+        projector: Projector | Sorting,
+        start: Callable[[Intake, Intake], Watching],
+    ) -> None:
+        """Begin to take in a member's objects; `start` begins the watch that feeds the intake, and
+        the one of what is hidden."""
         intake = Intake(projector, self.collection, clock=self._clock)
-        self.sources[projector.member] = Source(intake, start(intake))
+        hidden = Intake(projector, self.hidden, clock=self._clock)
+        self.sources[projector.member] = Source(intake, start(intake, hidden), hidden=hidden)
 
     async def detach(self, member: str) -> None:
         """The member left, or serves the resource no more: its objects are deleted here."""
         source = self.sources.pop(member, None)
         if source is not None:
             await source.watching.stop()
-            source.intake.forget()
+            source.forget()
 
     async def close(self) -> None:
         """End every watch. Open client watches are woken by their own end."""

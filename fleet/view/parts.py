@@ -67,7 +67,8 @@ _CONCERNED = frozenset({
     ("discovery.k8s.io", "EndpointSlice"),
 })  # fmt: skip
 _REMEMBERED = 1 << 16
-_TOLD = frozenset({("", "Pod"), ("batch", "Job")})
+_POD = ("", "Pod")
+_TOLD = frozenset({_POD, ("batch", "Job")})
 
 
 class Sorting:
@@ -81,15 +82,25 @@ class Sorting:
         )
         self._shards = shards
         self._kind = (projector.resource.gvr.group, projector.resource.kind)
-        # UIDs of those that appeared as parts; beyond the limit the record alone decides.
-        self._parts: LRUCache[str, bool] = LRUCache(maxsize=_REMEMBERED)
+        # UIDs of those that appeared as parts, and of shards that are pods; beyond the limit the
+        # record alone decides.
+        self._known: LRUCache[str, Standing] = LRUCache(maxsize=_REMEMBERED)
+
+    @property
+    def keeps_hidden(self) -> bool:
+        """Whether hidden objects of this kind are kept beside the others: they take room."""
+        return self._kind == _POD
 
     def standing(self, obj: Mapping[str, Any]) -> Standing:
-        """How an object stands; parts stay parts."""
-        metadata = obj["metadata"]
-        if metadata.get("uid", "") in self._parts:
-            return "Part"
-        return self._shards.standing(self.member, *self._kind, obj)
+        """How an object stands; parts stay parts, and shards that are pods stay hidden."""
+        uid = obj["metadata"].get("uid", "")
+        known = self._known.get(uid)
+        if known is not None:
+            return known
+        standing = self._shards.standing(self.member, *self._kind, obj)
+        if standing == "Hidden" and self.keeps_hidden:
+            self._known[uid] = standing
+        return standing
 
     def key(self, obj: dict[str, Any]) -> tuple[str, str]:
         """The (namespace, name) under which an object appears."""
@@ -100,7 +111,7 @@ class Sorting:
     def project(self, obj: dict[str, Any], *, revision: Revision) -> dict[str, Any]:
         """The object as the merged world shows it, in place."""
         if self._is_part(obj):
-            self._parts[obj["metadata"].get("uid", "")] = True
+            self._known[obj["metadata"].get("uid", "")] = "Part"
             return self.part_projector.project(obj, revision=revision)
         return self.projector.project(obj, revision=revision)
 
@@ -109,29 +120,51 @@ class Sorting:
 
 
 class Sieve:
-    """A sink before an intake: tells of what belongs to shards, lets nothing hidden through."""
+    """A sink before an intake: tells of what belongs to shards, lets nothing hidden through.
 
-    def __init__(self, intake: Intake, sorting: Sorting, shards: Shards) -> None:
+    What is hidden goes into an intake of its own, where there is one.
+    """
+
+    def __init__(
+        self, intake: Intake, sorting: Sorting, shards: Shards, *, hidden: Intake | None = None
+    ) -> None:
         self._intake = intake
+        self._hidden = hidden
         self._sorting = sorting
         self._shards = shards
         gvr = sorting.projector.resource.gvr
         self._tells = (gvr.group, sorting.projector.resource.kind) in _TOLD
 
     def replace(self, objects: Iterable[dict[str, Any]], revision: int) -> Iterator[None]:
-        return self._intake.replace(filter(self._passes, objects), revision)
+        aside: list[dict[str, Any]] = []
+        yield from self._intake.replace(self._sifted(objects, aside), revision)
+        if self._hidden is not None:
+            yield from self._hidden.replace(aside, revision)
+
+    def _sifted(
+        self, objects: Iterable[dict[str, Any]], aside: list[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        for obj in objects:
+            if self._passes(obj):
+                yield obj
+            elif self._hidden is not None:
+                aside.append(obj)
 
     def upsert(self, obj: dict[str, Any]) -> None:
         if self._passes(obj):
             self._intake.upsert(obj)
-        else:
-            self._intake.progress(_revision_of(obj))
+            return
+        if self._hidden is not None:
+            self._hidden.upsert(obj)
+        self._intake.progress(_revision_of(obj))
 
     def remove(self, obj: dict[str, Any]) -> None:
         if self._passes(obj, gone=True):
             self._intake.remove(obj)
-        else:
-            self._intake.progress(_revision_of(obj))
+            return
+        if self._hidden is not None:
+            self._hidden.remove(obj)
+        self._intake.progress(_revision_of(obj))
 
     def progress(self, revision: int) -> None:
         self._intake.progress(revision)

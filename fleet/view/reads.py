@@ -359,7 +359,8 @@ def _selection(read: Read, member: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def _cluster_of(entry: Entry) -> str:
-    return entry.member or OWN_CLUSTER
+    """Where an object is: in a member, or of the fleet – which may run in a member all the same."""
+    return entry.member or entry.labels.get(naming.CLUSTER_LABEL) or OWN_CLUSTER
 
 
 def _of_one_member(read: Read) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fleet.store.collection import Collection
     from fleet.store.objects import ObjectStore
     from fleet.store.sequencer import Sequencer
+    from fleet.view.intake import Intake
     from fleet.view.merged import Watching
     from fleet.view.parts import Shards
 
@@ -286,12 +287,15 @@ class World:
         if member.name in merged.sources:
             return
         if not concerns(row):
-            merged.attach(projector, lambda intake: member.watch(row, intake))
+            merged.attach(projector, lambda intake, _: member.watch(row, intake))
             return
         sorting = Sorting(projector, self.shards)
-        merged.attach(
-            sorting, lambda intake: member.watch(row, Sieve(intake, sorting, self.shards))
-        )
+
+        def start(intake: Intake, hidden: Intake) -> Watching:
+            kept = hidden if sorting.keeps_hidden else None
+            return member.watch(row, Sieve(intake, sorting, self.shards, hidden=kept))
+
+        merged.attach(sorting, start)
 
 
 def _answerable(catalogue: Catalogue) -> Catalogue:

@@ -122,6 +122,8 @@ class Member:
         """Whether its controllers run."""
         self.faults: list[str] = []
         """One for each request to come: "", "cut", "lost", "twice"."""
+        self.lingers = False
+        """Whether pods that are to end take their time."""
         self.cut = False
         self.breaks_off = ""
         """A method: the line is cut as soon as such a request was carried out."""
@@ -257,6 +259,9 @@ class Member:
             return
         for job in self.all("jobs"):
             await self._reconcile(job)
+        for pod in self.all("pods"):
+            if pod["metadata"].get("deletionTimestamp") and not self.lingers:
+                await self.drop("pods", pod)
         await self._collect()
         await self._schedule()
         for pod in self.all("pods"):
@@ -326,7 +331,7 @@ class Member:
             await self.drop("jobs", job)
 
     async def _collect(self) -> None:
-        owners = {job["metadata"]["uid"] for job in self.all("jobs")}
+        owners = {each["metadata"]["uid"] for each in (*self.all("jobs"), *self.all("pods"))}
         for kind in DEPENDENTS:
             for obj in self.all(kind):
                 references = obj["metadata"].get("ownerReferences") or ()
@@ -444,7 +449,7 @@ class Planner:
         ]
         for shard in kept:
             free.pop(shard["cluster"], None)
-        pods = question.workload["spec"]["parallelism"]
+        pods = question.workload["spec"].get("parallelism", 1)
         taken = {
             rank
             for shard in kept
@@ -671,7 +676,44 @@ class Fleet:
         stamp = records.text_of(self.clock.now)
         await self.change_job(name, lambda obj: obj["metadata"].update(deletionTimestamp=stamp))
 
+    async def run_pod(self, name: str = "web", **more: Any) -> None:
+        metadata = {"name": name, **more.pop("metadata", {})}
+        row = ROWS["pods"]
+        assert row is not None
+        obj = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {"containers": [{"name": "main", "image": "x"}], **more},
+        }
+        made = defaults.create(
+            "", "v1", "Pod", obj, namespace="payments",
+            now=self.clock.datetime(), uid=self._uids(), random=random.Random(1),
+        )  # fmt: skip
+        await self.store.create(row, made)
+
+    async def change_pod(self, change: Callable[[Object], None], name: str = "web") -> None:
+        row = ROWS["pods"]
+        assert row is not None
+
+        def changed(obj: Object) -> Object:
+            change(obj)
+            return obj
+
+        await self.store.rewrite(row, namespace="payments", name=name, change=changed)
+
+    async def delete_pod(self, name: str = "web", *, grace_s: int = 30) -> None:
+        """As the API does it for a pod that holds a finalizer."""
+        marks = {
+            "deletionTimestamp": records.text_of(self.clock.now + grace_s),
+            "deletionGracePeriodSeconds": grace_s,
+        }
+        await self.change_pod(lambda obj: obj["metadata"].update(marks), name)
+
     # -- what is so
+
+    def pod(self, name: str = "web") -> Object | None:
+        return self.get(GroupVersionResource("", "v1", "pods"), "payments", name)
 
     def job(self, name: str = "train") -> Object | None:
         return self.get(GroupVersionResource("batch", "v1", "jobs"), "payments", name)
@@ -731,7 +773,11 @@ class Fleet:
         # The stored record alone counts: a shard that is not in it any more is leaving.
         for name, record in self.records().items():
             for shard in record.shards:
-                if (shard.cluster, shard.name(name)) == (member.name, labels["fleet.dev/shard"]):
+                workload = name.removeprefix("pod-")
+                if (shard.cluster, shard.name(workload)) == (
+                    member.name,
+                    labels["fleet.dev/shard"],
+                ):
                     assert shard.live or shard.state in ("Succeeded", "Lost"), (
                         f"a pod of {shard.cluster} starts while its shard is {shard.state}"
                     )
@@ -739,10 +785,16 @@ class Fleet:
     # -- time
 
     def _keys(self) -> list[Key]:
-        row = ROWS["jobs"]
-        assert row is not None
-        names = {entry.name for entry in self.store.collection(row).snapshot().entries()}
-        return [Key("Job", "payments", name) for name in sorted(names | self.records().keys())]
+        found = set()
+        for kind, resource in (("Job", "jobs"), ("Pod", "pods")):
+            row = ROWS[resource]
+            assert row is not None
+            entries = self.store.collection(row).snapshot().entries()
+            found |= {Key(kind, "payments", entry.name) for entry in entries}
+        for name in self.records():
+            pod = name.startswith("pod-")
+            found.add(Key("Pod" if pod else "Job", "payments", name.removeprefix("pod-")))
+        return sorted(found)
 
     async def gateway(self) -> None:
         """One look at everything. Raises CrashError."""
@@ -796,8 +848,8 @@ class Fleet:
 
 def _rank(pod: Object) -> int:
     annotations = pod["metadata"]["annotations"]
-    local = int(annotations["batch.kubernetes.io/job-completion-index"])
-    return int(annotations["fleet.dev/index-offset"]) + local
+    local = int(annotations.get("batch.kubernetes.io/job-completion-index", 0))
+    return int(annotations.get("fleet.dev/index-offset", 0)) + local
 
 
 @pytest.fixture

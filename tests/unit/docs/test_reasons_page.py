@@ -124,6 +124,7 @@ def documented(page, code):
         first = next(iter(row))
         found.setdefault(first, []).extend(code(row[first]))
     text = page("errors.md").section("### Conditions of the fleet's Job")
+    text += page("errors.md").section("### Conditions of the fleet's Pod")
     text += page("errors.md").section("### The condition Placed")
     return found | {"Prose": code(text)}
 
