@@ -41,7 +41,7 @@ from fleet.gateway.kubeconfig import KubeconfigFile, url_of
 from fleet.gateway.logs import log_exchange
 from fleet.gateway.metrics import RequestMetrics, watch_long_running
 from fleet.gateway.state import StateDirectory
-from fleet.members.binding import bind_admins
+from fleet.members.binding import bind
 from fleet.members.credentials import CredentialStore
 from fleet.members.roster import Members
 from fleet.store.objects import ObjectStore
@@ -96,7 +96,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         members = Members(
             CredentialStore(state.members),
             partial(adapters.kubernetes.connect, allow_exec=config.exec_plugins_allowed),
-            prepare=bind_admins,
+            prepare=bind,
             name_taken=lambda name: own.ending_in(name, store, assembly.own.resources),
             since=lambda name: member_since(store, name),
         )

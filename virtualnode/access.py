@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote
 
 from fleet.errors import Forbidden, Unauthorized
 from fleet.kube.wire import ANONYMOUS, UserInfo
@@ -110,7 +111,7 @@ def impersonated(request: Request) -> Request:
         groups=tuple(groups),
         uid=headers.get("impersonate-uid", ""),
         extra={
-            each.removeprefix(_EXTRA): tuple(headers[each].split("\n"))
+            unquote(each.removeprefix(_EXTRA)): tuple(headers[each].split("\n"))
             for each in asked
             if each.startswith(_EXTRA)
         },

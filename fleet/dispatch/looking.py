@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from fleet.dispatch.leases import Leases, ShardKey
+from fleet.dispatch.remote import NotBound
+from fleet.dispatch.rights import taken_away
 from fleet.dispatch.sight import PodView, Sight, is_ours, pod_view
 from fleet.errors import ApiError, TransportError
 from fleet.kube.resources import GroupVersionResource
@@ -148,6 +150,9 @@ class Looker:
             return Sight(cluster, why=why, leased_until=until), None
         try:
             obj = await remote.get(kind.gvr, workload.namespace, name)
+        except NotBound:
+            gone = taken_away(cluster, workload.namespace)
+            return Sight(cluster, why=gone.message, refused=gone, leased_until=until), None
         except (ApiError, TransportError) as error:
             return Sight(cluster, why=str(error), leased_until=until), None
         sight = Sight(cluster, reached=True, clock=remote.clock, leased_until=until)

@@ -1,7 +1,8 @@
-"""What a member must have before a shard can stand in it: a namespace that takes the fleet's work,
-global indexes, a priority that does not preempt.
+"""What a member must have before a shard can stand in it: a namespace that takes the fleet's work
+and lets its dispatcher act, global indexes, a priority that does not preempt.
 
 The fleet dispatches only into namespaces it made itself or that say `fleet.dev/accept: "true"`.
+All this is seen to with the credentials that the member joined with, shards are not.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from fleet.dispatch import ranks, shape
+from fleet.dispatch import ranks, rights, shape
 from fleet.dispatch.marks import (
     ACCEPT_LABEL,
     FLEET_ANNOTATION,
@@ -19,6 +20,7 @@ from fleet.dispatch.marks import (
 from fleet.dispatch.sight import Refused
 from fleet.errors import ApiError
 from fleet.kube.resources import GroupVersionResource
+from fleet.members.binding import ROLE_BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -59,12 +61,14 @@ class Premises:
     # -- namespaces
 
     async def namespace(self, remote: Remote, cluster: str, name: str) -> Refused | None:
-        """See that the namespace is there and takes the fleet's work."""
+        """See that the namespace is there, takes the fleet's work and lets its dispatcher act."""
         present = await remote.get(NAMESPACES, "", name)
         if present is None:
-            await remote.create(NAMESPACES, "", self._namespace(name))
-            return None
-        return not_accepted(cluster, present)
+            present = await remote.create(NAMESPACES, "", self._namespace(name))
+        refused = not_accepted(cluster, present)
+        if refused is not None or not self._offers.serves(cluster, ROLE_BINDINGS):
+            return refused
+        return await rights.let_in(remote, cluster, present, sleep=self._sleep)
 
     def _namespace(self, name: str) -> Object:
         return {
@@ -94,7 +98,7 @@ class Premises:
             if attempt:
                 await self._sleep(_PROBE_EVERY_S)
             try:
-                pod = await remote.create(PODS, namespace, ranks.probe(), dry_run=True)
+                pod = await remote.joined.create(PODS, namespace, ranks.probe(), dry_run=True)
             except ApiError as error:
                 # A namespace that was just made refuses pods until it has its ServiceAccount.
                 why = f"refuses a pod to ask with: {error}"

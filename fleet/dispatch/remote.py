@@ -1,5 +1,8 @@
 """Requests to a member as calls: objects in, objects out, errors raised.
 
+What is in a namespace is read and written as that namespace's dispatcher, a user that the member
+binds to this namespace alone; what is in none, with the credentials that the member joined with.
+Before a namespace is bound the fleet has put nothing there, and looks with those credentials too.
 Every write says which object it means: a new one by name, one that is there by UID and revision. A
 write whose answer was lost has perhaps been made; the next look will tell.
 """
@@ -8,30 +11,35 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from fleet.errors import ApiError, TransportError
+from fleet.errors import ApiError, Forbidden, TransportError
 from fleet.kube.paths import path_of
+from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request
 from fleet.members import calls
+from fleet.members.binding import DISPATCHER, dispatcher_of, is_bound, restoring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fleet.kube.resources import GroupVersionResource
     from fleet.kube.wire import Handler
 
 Object = dict[str, Any]
 
+_AS = "impersonate-user"
 _JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
+_NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 
 
 class Remote:
-    """One member's API. Each call raises ApiError for a refusal, TransportError for no answer."""
+    """One member's API. Each call raises ApiError for a refusal – NotBound where it is the
+    dispatcher's rights that are missing – and TransportError for no answer."""
 
     def __init__(
         self,
@@ -39,12 +47,23 @@ class Remote:
         *,
         timeout_s: float = 10.0,
         clock: Callable[[], float] = time.time,
+        dispatches: bool = True,
     ) -> None:
-        """`clock` is ours; a member that does not say what time it has is taken to agree."""
+        """`clock` is ours; a member that does not say what time it has is taken to agree. One that
+        does not `dispatch` does everything with the credentials that the member joined with."""
         self._handler = handler
         self._timeout_s = timeout_s
         self._clock = clock
         self._ahead_s = 0.0
+        self._dispatches = dispatches
+
+    @property
+    def joined(self) -> Remote:
+        """The same member, whatever is asked with the credentials that it joined with: for what
+        has to be there before a dispatcher may act."""
+        if not self._dispatches:
+            return self
+        return Remote(self._handler, timeout_s=self._timeout_s, clock=self._clock, dispatches=False)
 
     @property
     def clock(self) -> float:
@@ -54,7 +73,8 @@ class Remote:
     async def get(self, gvr: GroupVersionResource, namespace: str, name: str) -> Object | None:
         """The object, or None where there is none."""
         try:
-            return await self._call("GET", path_of(gvr, namespace=namespace, name=name))
+            path = path_of(gvr, namespace=namespace, name=name)
+            return await self._call("GET", path, namespace=namespace)
         except ApiError as error:
             if error.http_code == 404:
                 return None
@@ -66,7 +86,8 @@ class Remote:
         """The objects that selectors choose."""
         query = [("labelSelector", labels)] if labels else []
         query += [("fieldSelector", fields)] if fields else []
-        answer = await self._call("GET", path_of(gvr, namespace=namespace), query=tuple(query))
+        path = path_of(gvr, namespace=namespace)
+        answer = await self._call("GET", path, namespace=namespace, query=tuple(query))
         return [
             {"apiVersion": gvr.group_version, **item} if "apiVersion" not in item else item
             for item in answer.get("items") or ()
@@ -77,13 +98,15 @@ class Remote:
     ) -> Object:
         """Raises an ApiError with code 409 where the name is taken."""
         query = (("dryRun", "All"),) if dry_run else ()
-        return await self._call("POST", path_of(gvr, namespace=namespace), obj, query=query)
+        path = path_of(gvr, namespace=namespace)
+        return await self._call("POST", path, obj, namespace=namespace, query=query)
 
     async def update(self, gvr: GroupVersionResource, obj: Object) -> Object:
         """Replace the very object that was read: by its UID and revision."""
         metadata = obj["metadata"]
-        path = path_of(gvr, namespace=metadata.get("namespace", ""), name=metadata["name"])
-        return await self._call("PUT", path, obj)
+        namespace = metadata.get("namespace", "")
+        path = path_of(gvr, namespace=namespace, name=metadata["name"])
+        return await self._call("PUT", path, obj, namespace=namespace)
 
     async def merge(
         self,
@@ -100,7 +123,7 @@ class Remote:
         if revision:
             body["metadata"]["resourceVersion"] = revision
         path = path_of(gvr, namespace=namespace, name=name)
-        return await self._call("PATCH", path, body, content_type=_MERGE_PATCH)
+        return await self._call("PATCH", path, body, namespace=namespace, content_type=_MERGE_PATCH)
 
     async def delete(
         self,
@@ -122,7 +145,8 @@ class Remote:
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         try:
-            await self._call("DELETE", path_of(gvr, namespace=namespace, name=name), options)
+            path = path_of(gvr, namespace=namespace, name=name)
+            await self._call("DELETE", path, options, namespace=namespace)
         except ApiError as error:
             if error.http_code != 404:
                 raise
@@ -133,15 +157,32 @@ class Remote:
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
+        namespace: str,
         query: tuple[tuple[str, str], ...] = (),
         content_type: str = _JSON,
     ) -> Object:
         headers = {"accept": _JSON}
         if body is not None:
             headers["content-type"] = content_type
-        request = Request(
-            method, path, query, headers=headers, body=orjson.dumps(body) if body else b""
-        )
+        raw = orjson.dumps(body) if body else b""
+        request = Request(method, path, query, headers=headers, body=raw)
+        if not namespace or not self._dispatches:
+            return await self._answer(request)
+        user = dispatcher_of(namespace)
+        try:
+            return await self._answer(replace(request, headers=headers | {_AS: user}))
+        except ApiError as error:
+            if error.http_code != 403:
+                raise
+            if method == "GET" and _is_of(user, error) and not await self._is_bound(namespace):
+                return await self._answer(request)
+            raise _explained(error, user, namespace) from error
+
+    async def _is_bound(self, namespace: str) -> bool:
+        return is_bound(await self.get(_NAMESPACES, "", namespace))
+
+    async def _answer(self, request: Request) -> Object:
+        path = request.path
         try:
             async with asyncio.timeout(self._timeout_s):
                 response = await calls.answer(self._handler, request, timeout_s=self._timeout_s)
@@ -157,6 +198,31 @@ class Remote:
         if not isinstance(answer, dict):
             raise TransportError(f"{path} answered something that is no object")
         return answer
+
+
+class NotBound(Forbidden):
+    """The dispatcher of a namespace has lost its rights there, or has not all it needs."""
+
+
+def _is_of(user: str, error: ApiError) -> bool:
+    """Whether a refusal is about the rights of `user`: quotas and admission refuse with the same
+    code."""
+    return f'User "{user}" cannot' in str(error)
+
+
+def _explained(error: ApiError, user: str, namespace: str) -> ApiError:
+    """A refusal that concerns the fleet's rights, with what to do; any other as it is."""
+    if "cannot impersonate" in str(error):
+        return Forbidden(
+            f"{error}: its credentials may not act as the fleet's dispatcher; join it again with "
+            "the kubeconfig of an administrator (fleet join FILE --name MEMBER --replace)"
+        )
+    if _is_of(user, error):
+        return NotBound(
+            f"{error}: RoleBinding {DISPATCHER} in its namespace {namespace} was removed or does "
+            f"not give what is needed; to let the fleet in again: {restoring(namespace, 'MEMBER')}"
+        )
+    return error
 
 
 def _date(headers: Mapping[str, str]) -> float | None:

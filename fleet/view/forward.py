@@ -1,8 +1,9 @@
 """A call on an object that a member owns, carried to that member and back.
 
-The body is un-projected, the call is sent as the caller (by impersonation), the answer is
-projected. An object that a write answers is taken into the merged collection at once, so the next
-read through the gateway sees it without waiting for the member's watch.
+The body is un-projected, the call is sent as the caller (by impersonation) or, for a part of a
+fleet workload, as its namespace's dispatcher, and the answer is projected. An object that a write
+answers is taken into the merged collection at once, so the next read through the gateway sees it
+without waiting for the member's watch.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Forwarder:
             return Response(answer.status, answer.headers, raw, answer.warnings)
         if isinstance(status, dict) and status.get("kind") == "Status":
             status = self._projector(call).project_status(status)
-        return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(status))
+        return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(status), answer.warnings)
 
     async def document(self, member: MemberPort, request: Request) -> Response:
         """What the member publishes at this very path; to the caller as it is."""
@@ -206,7 +207,10 @@ class Forwarder:
             headers.pop("content-type", None)
             if content_type:
                 headers["content-type"] = content_type
-        headers |= crossing.headers(request.user)
+        if call.part:
+            headers |= crossing.as_dispatcher(call.namespace, request.user)
+        else:
+            headers |= crossing.headers(request.user)
         sent = Request(
             request.method,
             call.path,

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.errors import Forbidden
 from fleet.kube.wire import UserInfo
-from fleet.view.crossing import crossed, headers
+from fleet.view.crossing import as_dispatcher, crossed, headers
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,19 @@ def test_what_an_authenticator_added_stays_at_home() -> None:
 def test_a_line_break_does_not_make_two_groups_of_one(name: str, groups: tuple[str, ...]) -> None:
     with pytest.raises(Forbidden):
         headers(UserInfo(name, groups))
+    with pytest.raises(Forbidden):
+        as_dispatcher("payments", UserInfo(name + "\n", groups))
+
+
+@pytest.mark.parametrize("name", ["dispatcher:payments", "fleet:dispatcher:payments"])
+def test_nobody_crosses_under_a_dispatchers_name(name: str) -> None:
+    with pytest.raises(Forbidden, match="a name of the fleet itself"):
+        headers(UserInfo(name, ("fleet:admins",)))
+    assert headers(UserInfo("dispatcher"))["impersonate-user"] == "fleet:dispatcher"
+
+
+def test_a_dispatcher_says_for_whom_it_acts() -> None:
+    assert as_dispatcher("payments", UserInfo("jane", ("system:masters",))) == {
+        "impersonate-user": "fleet:dispatcher:payments",
+        "impersonate-extra-fleet.dev%2fcaller": "jane",
+    }
