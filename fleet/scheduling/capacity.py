@@ -2,31 +2,25 @@
 
 A `Capacity` is a picture of one member at one time. `rooms` answers for one kind of pod, with how
 many fit and how many would if nothing ran. `accounts` takes the picture, `ledger` takes promised
-pods off it, `fit` makes units and prices of the rooms. Unknown capacity is no `Capacity` at all; it
-is neither zero nor endless.
+pods off it, `fit` makes units and prices of the rooms. A picture with pods taken off shares the
+blocks that were not touched. Unknown capacity is no `Capacity` at all; it is neither zero nor
+endless.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fleet.scheduling.nodes import ANY_NODE, untolerated
+from fleet.scheduling.stock import PodKind, Room, Seats, Site, fitting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from fleet.scheduling.nodes import Node, NodeSelector, Toleration
-    from fleet.scheduling.requests import Amounts, Vector
+    from fleet.scheduling.nodes import Node
+    from fleet.scheduling.stock import Block
 
-
-@dataclass(frozen=True, slots=True)
-class PodKind:
-    """Pods that fit on the same nodes."""
-
-    request: Vector
-    tolerations: tuple[Toleration, ...] = ()
-    selector: NodeSelector = ANY_NODE
+__all__ = ["Capacity", "PodKind", "Room", "ShardKey", "Taken", "fitting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,133 +33,170 @@ class ShardKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How many pods of a kind fit on the nodes of one shape in one block."""
+class Taken:
+    """Pods of a kind on the nodes of one member: what `take` took, for `give`."""
 
-    block: str
-    accelerator: str
-    instance_type: str
-    billing: str
-    shape: Vector
-    pods: int
-    pods_if_empty: int
+    kind: PodKind
+    seats: tuple[tuple[str, Seats], ...]
+    """By block."""
+
+    @property
+    def pods(self) -> int:
+        return sum(count for _, seats in self.seats for _, count in seats)
 
 
-@dataclass(frozen=True, slots=True)
 class Capacity:
     """One member's nodes at `as_of_s`, in seconds of the clock that placement is asked with.
 
     `seen` counts, by shard, the pods that are or were bound: what the ledger need not deduct.
     """
 
-    nodes: tuple[Node, ...]
-    as_of_s: float
-    seen: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    _rooms: dict[PodKind, tuple[Room, ...]] = field(default_factory=dict, repr=False, compare=False)
-    _alike: list[tuple[Node, int, tuple[Node, ...]]] = field(
-        default_factory=list, repr=False, compare=False
-    )
+    __slots__ = ("_blocks", "_nodes", "_rooms", "as_of_s", "seen")
+
+    def __init__(
+        self,
+        nodes: tuple[Node, ...],
+        as_of_s: float,
+        seen: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
+        self.as_of_s = as_of_s
+        self.seen: Mapping[tuple[str, int], int] = {} if seen is None else seen
+        self._nodes: tuple[Node, ...] | None = nodes
+        self._blocks: dict[str, Block] | None = None
+        self._rooms: dict[PodKind, tuple[Room, ...]] = {}
+
+    @classmethod
+    def of_blocks(
+        cls,
+        blocks: Iterable[Block],
+        as_of_s: float,
+        seen: Mapping[tuple[str, int], int] | None = None,
+    ) -> Capacity:
+        """A member made of blocks of different names, which may share their sites with others."""
+        made = cls((), as_of_s, seen)
+        made._nodes = None
+        made._blocks = {block.name: block for block in sorted(blocks, key=lambda each: each.name)}
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Capacity):
+            return NotImplemented
+        mine = (self.as_of_s, self.seen, self.nodes)
+        return mine == (other.as_of_s, other.seen, other.nodes)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Capacity of {len(self.nodes)} nodes as of {self.as_of_s}>"
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order they were given; by block, where they were given so."""
+        if self._nodes is None:
+            self._nodes = tuple(
+                node if node.free == block.free(position) else _with(node, block, position)
+                for block in self.blocks.values()
+                for position, node in enumerate(block.site.nodes)
+            )
+        return self._nodes
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """By name, sorted; "" for nodes of which no block is known."""
+        if self._blocks is None:
+            by_block: dict[str, list[Node]] = {}
+            for node in self._nodes or ():
+                by_block.setdefault(node.block, []).append(node)
+            self._blocks = {name: Site(name, by_block[name]).block() for name in sorted(by_block)}
+        return self._blocks
 
     def at(self, as_of_s: float) -> Capacity:
         """The same picture, found to be true at another time."""
-        return self if as_of_s == self.as_of_s else replace(self, as_of_s=as_of_s)
+        if as_of_s == self.as_of_s:
+            return self
+        again = Capacity((), as_of_s, self.seen)
+        again._nodes, again._blocks, again._rooms = self._nodes, self._blocks, self._rooms
+        return again
 
     def rooms(self, kind: PodKind) -> tuple[Room, ...]:
         """Sorted by block and shape; remembered, since many ask for the same."""
         known = self._rooms.get(kind)
         if known is None:
-            known = self._rooms[kind] = tuple(self._count(kind))
+            known = tuple(room for block in self.blocks.values() for room in block.rooms(kind))
+            self._rooms[kind] = known
         return known
 
-    def _count(self, kind: PodKind) -> Iterable[Room]:
-        found: dict[tuple[str, str, str, str, Vector], list[int]] = {}
-        judged: dict[tuple[object, ...], bool] = {}
-        for node, count, members in self._groups():
-            if node.unusable:
-                continue
-            tolerated = judged.get(node.taints)
-            if tolerated is None:
-                tolerated = untolerated(node.taints, kind.tolerations) is None
-                judged[node.taints] = tolerated
-            if not tolerated:
-                continue
-            if kind.selector:
-                count = sum(1 for member in members if kind.selector.matches(member))
-            if_empty = fitting(node.allocatable, kind.request) * count
-            if not if_empty:
-                continue
-            key = (
-                node.block, node.accelerator, node.instance_type, node.billing,
-                _shape(node.allocatable, kind.request),
-            )  # fmt: skip
-            sums = found.setdefault(key, [0, 0])
-            sums[0] += fitting(node.free, kind.request) * count
-            sums[1] += if_empty
-        return (Room(*key, *sums) for key, sums in sorted(found.items()))
+    def take(
+        self, kind: PodKind, pods: int, *, blocks: Mapping[str, int] | None = None
+    ) -> tuple[Capacity, Taken]:
+        """The picture with `pods` more pods of a kind in it, first in the blocks meant for them.
 
-    def _groups(self) -> list[tuple[Node, int, tuple[Node, ...]]]:
-        """Nodes that differ in name and labels only, counted as one."""
-        if not self._alike and self.nodes:
-            groups: dict[tuple[object, ...], list[Node]] = {}
-            for node in self.nodes:
-                key = (
-                    node.block, node.accelerator, node.instance_type, node.billing, node.taints,
-                    node.unusable, *node.allocatable.items(), None, *node.free.items(),
-                )  # fmt: skip
-                groups.setdefault(key, []).append(node)
-            self._alike.extend((each[0], len(each), tuple(each)) for each in groups.values())
-        return self._alike
+        Pods that find no room in their blocks go to any; those that fit nowhere take nothing. The
+        member may spread them otherwise; the hold tells.
+        """
+        wanted = dict(blocks or {})
+        left = pods
+        changed: dict[str, Block] = {}
+        seats: dict[str, Seats] = {}
+        for name in sorted(wanted):
+            if name in self.blocks:
+                left -= self._take(name, kind, min(left, wanted[name]), changed, seats)
+        for name in self.blocks:
+            if left > 0:
+                left -= self._take(name, kind, left, changed, seats)
+        return self._changed(changed), Taken(kind, tuple(seats.items()))
+
+    def _take(
+        self,
+        name: str,
+        kind: PodKind,
+        pods: int,
+        changed: dict[str, Block],
+        seats: dict[str, Seats],
+    ) -> int:
+        changed[name], more = changed.get(name, self.blocks[name]).take(kind, pods)
+        if more:
+            seats[name] = (*seats.get(name, ()), *more)
+        return sum(count for _, count in more)
 
     def without(
         self, kind: PodKind, pods: int, *, blocks: Mapping[str, int] | None = None
     ) -> Capacity:
-        """The picture with `pods` more pods of a kind in it, first in the blocks meant for them.
+        """The picture with `pods` more pods in it. See `take`."""
+        return self.take(kind, pods, blocks=blocks)[0]
 
-        They are packed node by node in order of name. The member may spread them otherwise; the
-        hold tells. Pods that fit nowhere take nothing.
-        """
-        left = pods
-        wanted = dict(blocks or {})
-        nodes = sorted(self.nodes, key=lambda node: (node.block not in wanted, node.name))
-        taken: dict[str, Node] = {}
-        for node in nodes:
-            if not left:
-                break
-            if node.unusable or untolerated(node.taints, kind.tolerations) is not None:
-                continue
-            if kind.selector and not kind.selector.matches(node):
-                continue
-            count = min(left, fitting(node.free, kind.request))
-            if node.block in wanted:
-                count = min(count, wanted[node.block])
-                wanted[node.block] -= count
-            if count:
-                taken[node.name] = replace(node, free=_less(node.free, kind.request, count))
-                left -= count
-        if left and wanted:
-            # The blocks meant for them do not hold them all: the rest goes anywhere.
-            return self._with(taken).without(kind, left)
-        return self._with(taken)
+    def give(self, taken: Taken) -> Capacity:
+        """The picture without pods that were taken off it before."""
+        request = taken.kind.request
+        changed = {
+            name: self.blocks[name].seated(request, [(at, -pods) for at, pods in seats])
+            for name, seats in taken.seats
+            if name in self.blocks
+        }
+        return self._changed(changed)
 
-    def _with(self, changed: Mapping[str, Node]) -> Capacity:
+    def released(self, kind: PodKind, pods: Mapping[str, int]) -> Capacity:
+        """As if pods of a kind, by block, were gone, from whichever nodes they are on."""
+        return self._changed(
+            {
+                name: self.blocks[name].released(kind, count)
+                for name, count in sorted(pods.items())
+                if name in self.blocks
+            }
+        )
+
+    def _changed(self, changed: Mapping[str, Block]) -> Capacity:
+        blocks = self.blocks
+        changed = {
+            name: block for name, block in changed.items() if block.states != blocks[name].states
+        }
         if not changed:
             return self
-        nodes = tuple(changed.get(node.name, node) for node in self.nodes)
-        return Capacity(nodes, self.as_of_s, self.seen)
+        made = Capacity((), self.as_of_s, self.seen)
+        made._nodes = None
+        made._blocks = {name: changed.get(name, block) for name, block in blocks.items()}
+        return made
 
 
-def fitting(free: Mapping[str, int], request: Vector) -> int:
-    """How many pods of a request fit into what is free."""
-    return max(0, min((free.get(name, 0) // need for name, need in request), default=0))
-
-
-def _less(free: Amounts, request: Vector, count: int) -> Amounts:
-    result = dict(free)
-    for name, need in request:
-        result[name] = result.get(name, 0) - need * count
-    return result
-
-
-def _shape(allocatable: Amounts, request: Vector) -> Vector:
-    """The part of a node's shape that a request is measured against."""
-    return tuple((name, allocatable.get(name, 0)) for name, _ in request)
+def _with(node: Node, block: Block, position: int) -> Node:
+    return replace(node, free=block.free(position))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.scheduling.fit import Curve, Offered, offered
 from fleet.scheduling.nodes import Taint, Toleration, taints_of, untolerated
+from fleet.scheduling.stranding import NO_MIX
 from policies import CLUSTER
 from policies.scalars import duration_text
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.demand import Demand, Role
     from fleet.scheduling.price import Prices
+    from fleet.scheduling.stranding import Mix
 
 Object = dict[str, Any]
 
@@ -96,15 +98,17 @@ def judge(
     now_s: float,
     waited_s: float,
     domain: str = "",
+    mix: Mix = NO_MIX,
 ) -> Candidate:
     """The cluster against the policy of `demand` for one role.
 
-    `domain`, where given, is the network it must be on besides: that of pods already placed.
+    `domain`, where given, is the network it must be on besides: that of pods already placed. `mix`
+    are the jobs that are expected, for what a choice of blocks strands.
     """
     policy = demand.policy
     tier, tier_reason = _tier(demand, role, cluster, waited_s)
     mine = domain_of(cluster, role)
-    has = Offered((), 0, 0)
+    has = Offered((), 0, 0, {})
     known = _known(cluster, now_s)
     if not known and cluster.capacity is not None:
         has = offered(
@@ -115,7 +119,7 @@ def judge(
             spot=policy.objective.spot,
             priced=policy.objective.max_price is not None,
         )
-    curve = Curve(has.pools)
+    curve = Curve(has.pools, has.free, unit=role.unit, mix=mix)
     reason, message = (
         _selected(demand, cluster)
         or (tier_reason if not tier else None)

@@ -3,22 +3,26 @@
 A `Curve` answers what x units cost there: units of unknown price first of all, then money, then
 blocks touched. Units are filled in the order that is cheapest at every x, so each answer is exact:
 cheaper nodes before dearer ones, and among equal prices blocks in use before new ones, large ones
-first. `search` adds curves of several clusters.
+first. Which of equally many blocks are taken is up to what would be stranded (`stranding`).
+`search` adds curves of several clusters.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fleet.scheduling.stranding import NO_MIX, Place, choose, stranded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.demand import Role
     from fleet.scheduling.price import Prices, Spot
+    from fleet.scheduling.stranding import Mix
 
 # A cost is one integer, most significant part first, so that sums and comparisons are exact and
 # lexicographic: units of unknown price, millionths of money, blocks.
@@ -40,6 +44,17 @@ class Cost:
     def of(cls, packed: int) -> Cost:
         return cls(packed // _UNKNOWN, packed % _UNKNOWN // _MONEY, packed % _MONEY)
 
+    @property
+    def packed(self) -> int:
+        return self.unknown * _UNKNOWN + self.micro * _MONEY + self.blocks
+
+
+def together(costs: Iterable[int]) -> int:
+    """The least that several roles can cost at once, packed: one block may serve them all."""
+    listed = list(costs)
+    blocks = [cost % _MONEY for cost in listed]
+    return sum(listed) - sum(blocks) + max(blocks, default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:
@@ -60,6 +75,8 @@ class Offered:
     """Free, in whole units, whether or not the policy lets them be used."""
     pods_if_empty: int
     """The same if nothing ran there."""
+    free: Mapping[str, int]
+    """Pods free by block, whole units or not, payable or not."""
     why: str = ""
     """Why room is not in `pools`, where some is not."""
 
@@ -69,12 +86,14 @@ def offered(
 ) -> Offered:
     """`priced`: only what has a known price may be used."""
     free: dict[tuple[str, str, int | None, str], int] = {}
+    by_block: dict[str, int] = {}
     total: dict[tuple[str, str], list[int]] = {}
     why = ""
     for room in capacity.rooms(role.kind):
         sums = total.setdefault((room.block, room.accelerator), [0, 0])
         sums[0] += room.pods
         sums[1] += room.pods_if_empty
+        by_block[room.block] = by_block.get(room.block, 0) + room.pods
         price = prices.of_pod(cluster, room, role.kind.request, spot=spot)
         if not price.usable or (priced and price.micro is None):
             why = why or price.why
@@ -90,6 +109,7 @@ def offered(
         pools=pools,
         pods=sum(pods // role.unit * role.unit for pods, _ in total.values()),
         pods_if_empty=sum(pods // role.unit * role.unit for _, pods in total.values()),
+        free=by_block,
         why=why,
     )
 
@@ -103,73 +123,149 @@ class Filling:
     cost: Cost
     billing: str
     """How they are paid for; several ways are joined by `+`."""
+    stranded: int = 0
+    """How much more of the mix of jobs is stranded by it, in pods."""
+
+    @property
+    def units(self) -> int:
+        return sum(units for _, units in self.blocks)
+
+
+class Step(NamedTuple):
+    """Units of one price in one block, in the order in which they are filled.
+
+    `opens` is 0 where dearer units are in a block that cheaper ones opened already, else 1;
+    `units` are negative, so that the larger of two equal blocks comes first. Sorted together, the
+    steps of several clusters are the steps of all of them.
+    """
+
+    slope: int
+    opens: int
+    units: int
+    block: str
+    ways: tuple[tuple[str, int], ...]
+    """How they are paid for: (billing, units)."""
+
+
+Ramp = tuple[tuple[int, int, int], ...]
+"""(slope, opens, -units), sorted: what a cost depends on."""
 
 
 class Curve:
-    """What 0 … `units` units of a role cost in one cluster."""
+    """What 0 … `units` units of a role cost in one cluster.
 
-    __slots__ = ("_costs", "_ends", "_segments", "units")
+    `free` has all pods of the kind that are free in each block, `unit` the pods of a unit; both
+    matter to what is stranded only. Blocks that are `opened` are in use already.
+    """
 
-    def __init__(self, pools: Iterable[Pool]) -> None:
-        self._segments = tuple(_segments(pools))
-        ends = [0, *accumulate(segment.units for segment in self._segments)]
-        full = [segment.units * segment.slope + segment.opens for segment in self._segments]
-        self._ends: Sequence[int] = ends
+    __slots__ = ("_costs", "_ends", "_fillings", "_free", "_mix", "_unit", "ramp", "steps", "units")
+
+    def __init__(
+        self,
+        pools: Iterable[Pool],
+        free: Mapping[str, int] | None = None,
+        *,
+        unit: int = 1,
+        mix: Mix = NO_MIX,
+        opened: Iterable[str] = (),
+    ) -> None:
+        self.steps = tuple(sorted(_steps(pools, opened)))
+        self.ramp: Ramp = tuple(step[:3] for step in self.steps)
+        self._ends: Sequence[int] = [0, *accumulate(-units for _, _, units in self.ramp)]
+        full = [opens - units * slope for slope, opens, units in self.ramp]
         self._costs: Sequence[int] = [0, *accumulate(full)]
-        self.units = ends[-1]
+        self._free = free
+        self._unit = unit
+        self._mix = mix
+        self._fillings: dict[int, Filling] = {}
+        self.units = self._ends[-1]
 
     def cost(self, units: int) -> int:
         """Packed; `Cost.of` unpacks. 0 <= units <= self.units."""
         if not units:
             return 0
         at = bisect_left(self._ends, units) - 1
-        segment = self._segments[at]
-        return self._costs[at] + segment.opens + (units - self._ends[at]) * segment.slope
+        slope, opens, _ = self.ramp[at]
+        return self._costs[at] + opens + (units - self._ends[at]) * slope
 
-    def corners(self) -> tuple[int, ...]:
-        """1, and every number of units at which a block or a price is used up.
+    @property
+    def mixed(self) -> bool:
+        """Whether what is stranded matters."""
+        return bool(self._mix)
 
-        Between two corners the cost is a straight line.
+    def ends(self) -> Sequence[int]:
+        """0, and every number of units at which a block or a price is used up.
+
+        From behind one to the next the cost is a straight line.
         """
-        return tuple(sorted({1, *self._ends[1:]})) if self.units else ()
+        return self._ends
 
     def fill(self, units: int) -> Filling:
+        found = self._fillings.get(units)
+        if found is None:
+            found = self._fillings[units] = self._fill(units)
+        return found
+
+    def stranded(self, units: int) -> int:
+        """What `fill` strands."""
+        return self.fill(units).stranded if self._mix else 0
+
+    def _fill(self, units: int) -> Filling:
         left, blocks, billing = units, dict[str, int](), dict[str, None]()
-        for segment in self._segments:
-            taken = min(left, segment.units)
-            if taken:
-                blocks[segment.block] = blocks.get(segment.block, 0) + taken
-                billing[segment.billing] = None
-                left -= taken
+        last = self.steps[bisect_left(self._ends, units) - 1].slope if units else 0
+        fresh = []
+        for step in self.steps:
+            if not left or (step.slope, step.opens) >= (last, 1):
+                fresh = [each for each in self.steps if (each.slope, each.opens) == (last, 1)]
+                break
+            left -= _take(step, min(left, -step.units), blocks, billing)
+        if left:
+            by_block = {step.block: step for step in fresh}
+            places = [Place(each.block, -each.units, self._pods(each.block)) for each in fresh]
+            _, chosen = choose(places, left, unit=self._unit, mix=self._mix)
+            for block, count in chosen:
+                _take(by_block[block], count, blocks, billing)
         ways = "+".join(filter(None, billing))
-        return Filling(tuple(blocks.items()), Cost.of(self.cost(units)), ways)
+        lost = self._stranded(blocks) if self._mix else 0
+        return Filling(tuple(blocks.items()), Cost.of(self.cost(units)), ways, lost)
+
+    def _stranded(self, blocks: Mapping[str, int]) -> int:
+        return sum(
+            stranded(self._pods(block) - units * self._unit, self._mix)
+            - stranded(self._pods(block), self._mix)
+            for block, units in blocks.items()
+        )
+
+    def _pods(self, block: str) -> int:
+        if self._free is not None:
+            return self._free.get(block, 0)
+        return -sum(step.units for step in self.steps if step.block == block) * self._unit
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """Units of one price in one block; `opens` is 1 where the block is not in use before."""
+def _take(step: Step, units: int, blocks: dict[str, int], billing: dict[str, None]) -> int:
+    blocks[step.block] = blocks.get(step.block, 0) + units
+    left = units
+    for way, count in step.ways:
+        if left > 0:
+            billing[way] = None
+            left -= count
+    return units
 
-    units: int
-    slope: int
-    opens: int
-    block: str
-    billing: str
 
-
-def _segments(pools: Iterable[Pool]) -> Iterable[_Segment]:
-    used: set[str] = set()
-    ordered = sorted(pools, key=lambda pool: (_slope(pool), pool.block, pool.billing))
-    for slope, equal in groupby(ordered, key=_slope):
-        by_block: dict[str, list[Pool]] = {}
-        for pool in equal:
-            by_block.setdefault(pool.block, []).append(pool)
-        sizes = {block: sum(pool.units for pool in found) for block, found in by_block.items()}
-        for block in sorted(sizes, key=lambda each: (each not in used, -sizes[each], each)):
-            opens = int(block not in used)
-            for position, pool in enumerate(by_block[block]):
-                yield _Segment(pool.units, slope, opens if not position else 0, block, pool.billing)
-            used.add(block)
+def _steps(pools: Iterable[Pool], opened: Iterable[str]) -> Iterable[Step]:
+    together: dict[tuple[int, str], list[tuple[str, int]]] = {}
+    for pool in sorted(pools, key=lambda each: (_slope(each), each.block, each.billing)):
+        together.setdefault((_slope(pool), pool.block), []).append((pool.billing, pool.units))
+    used = set(opened)
+    for (slope, block), ways in together.items():
+        units = sum(count for _, count in ways)
+        yield Step(slope, int(block not in used), -units, block, tuple(ways))
+        used.add(block)
 
 
 def _slope(pool: Pool) -> int:
     return _UNKNOWN if pool.micro is None else pool.micro * _MONEY
+
+
+NOTHING: Final = Curve(())
+"""Where a role may not go."""

@@ -36,19 +36,54 @@ class Interval:
         return f"{self.first}-{self.last}" if self.count > 1 else str(self.first)
 
 
-def number(role: str, pods: Mapping[str, int], *, first: int = 0) -> dict[str, Interval]:
-    """Intervals by cluster for the pods each gets, from rank `first` on, by cluster name.
+def number(
+    role: str,
+    pods: Mapping[str, int],
+    *,
+    first: int = 0,
+    order: Sequence[str] | None = None,
+) -> dict[str, Interval]:
+    """Intervals by cluster for the pods each gets, from rank `first` on, in the order of the
+    shards; by cluster name, where none is given.
 
     Raises ValueError for a shard without pods.
     """
     intervals: dict[str, Interval] = {}
-    for cluster in sorted(pods):
+    for cluster in sorted(pods) if order is None else [each for each in order if each in pods]:
         count = pods[cluster]
         if count < 1:
             raise ValueError(f"shard {cluster} of role {role} has no pods")
         intervals[cluster] = Interval(role, first, count)
         first += count
     return intervals
+
+
+def in_order(pods: Sequence[tuple[str, Mapping[str, int]]]) -> tuple[str, ...]:
+    """The clusters as their shards are numbered, for the pods of each role, in the order of roles.
+
+    Those with the first role come first, so that the launcher, head or leader, with rank 0, is in
+    shard 0; then those with the second; each by name.
+    """
+    found: dict[str, None] = {}
+    for _, by_cluster in pods:
+        found |= dict.fromkeys(sorted(cluster for cluster, count in by_cluster.items() if count))
+    return tuple(found)
+
+
+def shrunk(intervals: Mapping[str, Interval], pods: int, *, unit: int) -> dict[str, Interval]:
+    """The intervals of a role that is left with `pods` ranks: the last ones go first, in whole
+    units; a cluster that is left with none is not in it. Nobody else's ranks move.
+
+    Raises ValueError when `pods` is no multiple of the unit.
+    """
+    if pods % unit or pods < 0:
+        raise ValueError(f"{pods} ranks are not in whole units of {unit}")
+    kept = {}
+    for cluster, each in intervals.items():
+        count = min(each.end, pods) - each.first
+        if count > 0:
+            kept[cluster] = Interval(each.role, each.first, count)
+    return kept
 
 
 def gaps(role: str, pods: int, kept: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -1,13 +1,14 @@
 """The decision for one gang: which clusters, how much in each – or why not, and what would help.
 
-Hard: all pods or none, units whole, one network for a role that asks for one, the policy's
-selector, taints, tiers, span and ceiling, capacity known and fresh. Among what is left the best, in
-this order: the earliest tier that suffices, fewest clusters, known prices, price, fewest blocks,
-first by name (clusters that have the workload already before others). Exact for one role and one
-kind of pod; the same input in any order gives the same plan. Modes One and Split.
+Hard: all pods of all roles or none, units whole, one network for the roles that ask for one, the
+policy's selector, taints, tiers, span and ceiling, capacity known and fresh. Among what is left the
+best, in this order: the earliest tier that suffices, fewest clusters over all roles, known prices,
+price, fewest blocks, least stranded for the jobs that are expected, first by name (clusters that
+have the workload already before others). Exact where all pods are of one kind; else the plan says
+what it could cost at least. The same input in any order gives the same plan. Modes One and Split.
 
-`numbering` gave the shards their ranks when this returns; next step: `record`, then
-`fleet.dispatch` holds and commits.
+`gang` searches, `numbering` gave the shards their ranks when this returns; next step: `record`,
+then `fleet.dispatch` holds and commits.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fleet.scheduling import sentences
-from fleet.scheduling.clusters import judge, opens_after_s
-from fleet.scheduling.fit import Cost
-from fleet.scheduling.numbering import Interval, gaps, indexes, number
+from fleet.scheduling.clusters import domain_of, judge, opens_after_s
+from fleet.scheduling.fit import Cost, together
+from fleet.scheduling.gang import Asked, Terms, solve
+from fleet.scheduling.numbering import Interval, gaps, in_order, indexes, number
 from fleet.scheduling.price import Prices
-from fleet.scheduling.search import cheapest
+from fleet.scheduling.stranding import NO_MIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from fleet.scheduling.clusters import Candidate, Cluster
     from fleet.scheduling.demand import Demand, Role
+    from fleet.scheduling.gang import Answer, Piece
+    from fleet.scheduling.stranding import Mix
     from policies.placement import Verdict as VerdictWord
+    from policies.placement_policy import Network
 
 _NO_PRICES = Prices()
 
@@ -45,6 +50,8 @@ class Shard:
     tier: int = 1
     billing: str = ""
     per_hour: int | None = None
+    by_role: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    """Pods of each role by block, the roles in the order in which they took their nodes."""
 
     @property
     def pods(self) -> int:
@@ -83,6 +90,12 @@ class Plan:
     currency: str = ""
     next_best: Verdict | None = None
     """The best single cluster besides, with the price of the whole workload there."""
+    exact: bool = True
+    """Whether no better plan was left out."""
+    cost: Cost | None = None
+    """What was placed by this decision: units of unknown price, money, blocks."""
+    bound: Cost | None = None
+    """What it would have cost at least, in this tier and as many clusters."""
 
     @property
     def per_hour(self) -> int | None:
@@ -118,12 +131,14 @@ def place(
     prices: Prices = _NO_PRICES,
     waited_s: float = 0.0,
     incumbents: Collection[str] = (),
+    mix: Mix = NO_MIX,
 ) -> Plan | Refusal:
     """The best placement of a workload that has none.
 
     `clusters` have everything deducted that is promised (`ledger`); `now_s` is of the clock that
     their capacity is dated with, `waited_s` how long the workload has been waiting. `incumbents`
-    win ties: where it ran before.
+    win ties: where it ran before. `mix` are the jobs that are expected: of blocks that cost the
+    same those are taken that leave least of no use to them.
     """
     return _decide(
         _Question(
@@ -134,6 +149,7 @@ def place(
             prices=prices,
             waited_s=waited_s,
             incumbents=frozenset(incumbents),
+            mix=mix,
         )
     )
 
@@ -147,20 +163,20 @@ def replace_shards(
     now_s: float,
     prices: Prices = _NO_PRICES,
     waited_s: float = 0.0,
+    mix: Mix = NO_MIX,
 ) -> Plan | Refusal:
     """The plan with the shards of `lost` clusters placed anew; all others stay as they are.
 
     Survivors keep their ranks and numbers and get nothing more; the new shards are on their
     network and within the span that the policy leaves. A lost cluster may be taken again if it
-    comes into question. Each gap in the ranks is placed by itself, the largest first.
+    comes into question. Each gap in the ranks of a role is placed by itself, the largest first,
+    together with one of each other role.
     """
     everywhere = tuple(clusters)
     kept = survivors = tuple(shard for shard in plan.shards if shard.cluster not in lost)
-    role = plan.demand.role
-    held = [each for shard in kept for each in shard.intervals if each.role == role.name]
-    missing = gaps(role.name, role.pods, held)
+    missing = [_missing(role, kept) for role in plan.demand.roles]
     decided: Plan | Refusal = plan
-    for gap in sorted(missing, key=lambda each: (-each.count, each.first)):
+    for at in range(max(map(len, missing))):
         decided = _decide(
             _Question(
                 demand=plan.demand,
@@ -170,16 +186,17 @@ def replace_shards(
                 prices=prices,
                 waited_s=waited_s,
                 incumbents=frozenset(),
-                gap=gap,
+                mix=mix,
+                wanted={each[at].role: each[at] for each in missing if at < len(each)},
                 kept=kept,
-                domain=plan.domain if kept else "",
+                domains=_networks(plan, kept, everywhere),
             )
         )
         if isinstance(decided, Refusal):
             return decided
         kept = decided.shards
-    if isinstance(decided, Plan) and missing:
-        shards = _numbered(decided.shards, survivors)
+    if isinstance(decided, Plan) and any(missing):
+        shards = _numbered(plan.demand, decided.shards, survivors)
         anew = [each for each in shards if each not in survivors]
         split = survivors and len(shards) > 1
         several = sentences.why_still_several(survivors, anew) if split else ""
@@ -188,9 +205,44 @@ def replace_shards(
     return decided
 
 
-def _numbered(shards: Sequence[Shard], kept: Sequence[Shard]) -> tuple[Shard, ...]:
+def _missing(role: Role, kept: Iterable[Shard]) -> list[Interval]:
+    """The gaps in the ranks of a role, the largest first."""
+    held = [each for shard in kept for each in shard.intervals if each.role == role.name]
+    found = gaps(role.name, role.pods, held)
+    return sorted(found, key=lambda each: (-each.count, each.first))
+
+
+def _networks(plan: Plan, kept: Sequence[Shard], clusters: Iterable[Cluster]) -> dict[Network, str]:
+    """The networks that pods which stay are on."""
+    if not kept:
+        return {}
+    known = {cluster.name: cluster for cluster in clusters}
+    found: dict[Network, str] = {}
+    for role in plan.demand.roles:
+        there = [known[s.cluster] for s in kept if s.interval(role.name) and s.cluster in known]
+        if role.network != "None" and there:
+            found.setdefault(role.network, domain_of(there[0], role))
+    if plan.domain:
+        found[_plane_kind(plan.demand)] = plan.domain
+    return found
+
+
+def _plane_kind(demand: Demand) -> Network:
+    """The kind of network that a plan names."""
+    kinds = {role.network for role in demand.roles}
+    return "ParameterPlane" if "ParameterPlane" in kinds else "DataPlane"
+
+
+def _numbered(demand: Demand, shards: Sequence[Shard], kept: Sequence[Shard]) -> tuple[Shard, ...]:
     """The shards in the order of their numbers; those that are not kept get theirs here."""
-    firsts = {shard.cluster: min(each.first for each in shard.intervals) for shard in shards}
+    before, sums = {}, 0
+    for role in demand.roles:
+        before[role.name] = sums
+        sums += role.pods
+    firsts = {
+        shard.cluster: min(before[each.role] + each.first for each in shard.intervals)
+        for shard in shards
+    }
     numbers = indexes(firsts, kept={shard.cluster: shard.index for shard in kept})
     numbered = [replace(shard, index=numbers[shard.cluster]) for shard in shards]
     return tuple(sorted(numbered, key=lambda shard: shard.index))
@@ -198,7 +250,7 @@ def _numbered(shards: Sequence[Shard], kept: Sequence[Shard]) -> tuple[Shard, ..
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Which pods go where: all of a workload's, or those in a gap beside shards that stay."""
+    """Which pods go where: all of a workload's, or those in gaps beside shards that stay."""
 
     demand: Demand
     clusters: tuple[Cluster, ...]
@@ -207,21 +259,22 @@ class _Question:
     prices: Prices
     waited_s: float
     incumbents: frozenset[str]
-    gap: Interval | None = None
+    mix: Mix
+    wanted: Mapping[str, Interval] = field(default_factory=dict)
+    """By role, the gap to fill; empty for all pods of all roles."""
     kept: tuple[Shard, ...] = ()
-    domain: str = ""
+    domains: Mapping[Network, str] = field(default_factory=dict)
 
     @property
-    def role(self) -> Role:
-        return self.demand.role
-
-    @property
-    def wanted(self) -> Interval:
-        return self.gap or Interval(self.role.name, 0, self.role.pods)
-
-    @property
-    def units(self) -> int:
-        return self.wanted.count // self.role.unit
+    def roles(self) -> tuple[tuple[Role, Interval], ...]:
+        """The roles that are asked for, and which of their ranks."""
+        if self.wanted:
+            return tuple(
+                (role, self.wanted[role.name])
+                for role in self.demand.roles
+                if role.name in self.wanted
+            )
+        return tuple((role, Interval(role.name, 0, role.pods)) for role in self.demand.roles)
 
     @property
     def span(self) -> int:
@@ -237,61 +290,72 @@ class _Question:
             return None
         return limit.micro - sum(shard.per_hour or 0 for shard in self.kept)
 
+    @property
+    def terms(self) -> Terms:
+        objective = self.demand.policy.objective
+        priced = objective.max_price is not None
+        return Terms(self.prices, spot=objective.spot, priced=priced, mix=self.mix)
+
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    domain: str
-    cost: Cost
-    units: tuple[tuple[Candidate, int], ...]
+class _Judged:
+    """A role that is asked for with all clusters judged for it: the same for all roles, by name."""
+
+    role: Role
+    ranks: Interval
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def units(self) -> int:
+        return self.ranks.count // self.role.unit
+
+    @property
+    def usable(self) -> list[Candidate]:
+        return [each for each in self.candidates if each.usable]
 
 
 def _decide(question: _Question) -> Plan | Refusal:
     taken = {shard.cluster for shard in question.kept}
-    candidates = [
-        judge(
-            question.demand,
-            question.role,
-            cluster,
-            prices=question.prices,
-            now_s=question.now_s,
-            waited_s=question.waited_s,
-            domain=question.domain,
-        )
+    clusters = [
+        cluster
         for cluster in sorted(question.clusters, key=lambda each: each.name)
         if cluster.name not in taken
     ]
-    usable = [each for each in candidates if each.usable]
+    judged = [
+        _Judged(role, ranks, tuple(_judged(question, role, each) for each in clusters))
+        for role, ranks in question.roles
+    ]
     payable = _currency_fits(question)
-    answer = _best(question, usable) if payable else None
+    answer = _best(question, judged, question.ceiling) if payable else None
     if answer is None:
-        return _refusal(question, candidates, payable=payable)
-    return _plan(question, candidates, answer)
+        return _refusal(question, judged, payable=payable)
+    return _plan(question, judged, answer)
 
 
-def _best(
-    question: _Question, usable: Sequence[Candidate], *, ceiling: bool = True
-) -> _Answer | None:
-    """The first tier, then the fewest clusters, with which it can be done at all."""
-    order = sorted(usable, key=lambda c: (c.cluster not in question.incumbents, c.cluster))
-    place_of = {each.cluster: position for position, each in enumerate(order)}
-    limit = question.ceiling if ceiling else None
-    for tier in sorted({each.tier for each in order}):
-        within = [each for each in order if each.tier <= tier]
-        domains = sorted({each.domain for each in within})
-        for clusters in range(1, question.span + 1):
-            answers = []
-            for domain in domains:
-                there = [each for each in within if each.domain == domain]
-                found = cheapest([each.curve for each in there], question.units, clusters)
-                if found is None or (limit is not None and Cost.of(found.cost).micro > limit):
-                    continue
-                chosen = tuple((there[position], units) for position, units in found.choice)
-                names = tuple((place_of[each.cluster], -units) for each, units in chosen)
-                answers.append((found.cost, names, domain, chosen))
-            if answers:
-                cost, _, domain, chosen = min(answers, key=lambda each: each[:2])
-                return _Answer(domain, Cost.of(cost), chosen)
-    return None
+def _judged(question: _Question, role: Role, cluster: Cluster) -> Candidate:
+    return judge(
+        question.demand,
+        role,
+        cluster,
+        prices=question.prices,
+        now_s=question.now_s,
+        waited_s=question.waited_s,
+        domain=question.domains.get(role.network, ""),
+        mix=question.mix,
+    )
+
+
+def _best(question: _Question, judged: Sequence[_Judged], ceiling: int | None) -> Answer | None:
+    incumbents = question.incumbents
+    clusters = {each.name: each for each in question.clusters}
+    return solve(
+        [Asked(each.role, each.units, {c.cluster: c for c in each.usable}) for each in judged],
+        sorted(clusters, key=lambda name: (name not in incumbents, name)),
+        {name: c.capacity for name, c in clusters.items() if c.capacity is not None},
+        question.terms,
+        span=question.span,
+        ceiling=ceiling,
+    )
 
 
 def _currency_fits(question: _Question) -> bool:
@@ -300,61 +364,97 @@ def _currency_fits(question: _Question) -> bool:
     return limit is None or not currency or limit.currency == currency
 
 
-def _plan(question: _Question, candidates: Sequence[Candidate], answer: _Answer) -> Plan:
-    role = question.role
-    shares = {each.cluster: units * role.unit for each, units in answer.units}
-    ranks = number(role.name, shares, first=question.wanted.first)
-    added = []
-    for each, units in answer.units:
-        filling = each.curve.fill(units)
-        added.append(
-            Shard(
-                cluster=each.cluster,
-                index=0,
-                generation=question.generation,
-                intervals=(ranks[each.cluster],),
-                blocks=tuple((block, count * role.unit) for block, count in filling.blocks),
-                tier=each.tier,
-                billing=filling.billing,
-                per_hour=None if filling.cost.unknown else filling.cost.micro,
-            )
-        )
-    shards = _numbered((*question.kept, *added), question.kept)
-    used = {shard.cluster: shard for shard in shards}
-    whole = question.gap is None
-    at_best = _by_domain(question, [each for each in candidates if each.usable])
-    verdicts = [_used(shard, role, answer.domain) for shard in shards]
-    verdicts += [
-        _verdict(
-            question,
-            each,
-            sentences.unused(role, question.wanted.count, each, answer.units, at_best=at_best),
-        )
-        for each in candidates
-        if each.cluster not in used
+def _plan(question: _Question, judged: Sequence[_Judged], answer: Answer) -> Plan:
+    shares = [
+        (each.role.name, {p.cluster: p.pods[at] for p in answer.pieces if p.pods[at]})
+        for at, each in enumerate(judged)
     ]
+    order = in_order(shares)
+    ranks = [
+        number(name, pods, first=each.ranks.first, order=order)
+        for each, (name, pods) in zip(judged, shares, strict=True)
+    ]
+    added = [
+        Shard(
+            cluster=piece.cluster,
+            index=0,
+            generation=question.generation,
+            intervals=tuple(each[piece.cluster] for each in ranks if piece.cluster in each),
+            blocks=_by_block(piece),
+            tier=_tier(judged, piece),
+            billing=piece.billing,
+            per_hour=piece.per_hour,
+            by_role=tuple((judged[at].role.name, piece.blocks[at]) for at in answer.order)
+            if len(judged) > 1
+            else (),
+        )
+        for piece in answer.pieces
+    ]
+    shards = _numbered(question.demand, (*question.kept, *added), question.kept)
+    used = {shard.cluster: shard for shard in shards}
+    whole = not question.wanted
+    first = _hardest(judged)
+    domains = {**question.domains, **answer.domains}
+    kind = _plane_kind(question.demand)
+    theirs = [
+        (candidate, piece.pods[judged.index(first)] // first.role.unit)
+        for piece in answer.pieces
+        for candidate in first.candidates
+        if candidate.cluster == piece.cluster and piece.pods[judged.index(first)]
+    ]
+    verdicts = [_used(shard, domains.get(kind, "")) for shard in shards]
+    verdicts += _unused(judged, first, theirs, used, question.span)
+    several = len(shards) > 1 and whole
     return Plan(
         demand=question.demand,
         generation=question.generation,
-        domain=answer.domain or question.domain,
+        domain=domains.get(kind, ""),
         shards=shards,
         verdicts=tuple(sorted(verdicts, key=lambda each: each.cluster)),
-        why_several=sentences.why_several(
-            role, question.wanted.count, [each for each, _ in answer.units], candidates
-        )
-        if len(shards) > 1 and whole
-        else "",
+        why_several=_why_several(judged, first, theirs) if several else "",
         currency=question.prices.currency,
-        next_best=_next_best(question, candidates, used) if whole else None,
+        next_best=_next_best(judged, used) if whole else None,
+        exact=answer.exact,
+        cost=answer.cost,
+        bound=answer.bound,
     )
 
 
-def _used(shard: Shard, role: Role, domain: str) -> Verdict:
+def _by_block(piece: Piece) -> tuple[tuple[str, int], ...]:
+    sums: dict[str, int] = {}
+    for blocks in piece.blocks:
+        for block, pods in blocks:
+            sums[block] = sums.get(block, 0) + pods
+    return tuple(sums.items())
+
+
+def _tier(judged: Sequence[_Judged], piece: Piece) -> int:
+    return max(
+        candidate.tier
+        for each, pods in zip(judged, piece.pods, strict=True)
+        for candidate in each.candidates
+        if pods and candidate.cluster == piece.cluster
+    )
+
+
+def _hardest(judged: Sequence[_Judged]) -> _Judged:
+    """The role that has the least choice: the one to speak of first."""
+    return min(
+        judged,
+        key=lambda each: (len(each.usable), sum(c.curve.units for c in each.usable) - each.units),
+    )
+
+
+def _used(shard: Shard, domain: str) -> Verdict:
+    parts: dict[str, list[Interval]] = {}
+    for each in shard.intervals:
+        parts.setdefault(each.role, []).append(each)
+    texts = [f"{sentences.ranks(found)} of role {role}" for role, found in parts.items()]
     return Verdict(
         cluster=shard.cluster,
         verdict="Used",
         reason="Used",
-        message=f"{sentences.ranks(shard.intervals)} of role {role.name}",
+        message=", ".join(texts),
         tier=shard.tier,
         domain=domain,
         pods=shard.pods,
@@ -362,12 +462,44 @@ def _used(shard: Shard, role: Role, domain: str) -> Verdict:
     )
 
 
+def _unused(
+    judged: Sequence[_Judged],
+    first: _Judged,
+    theirs: Sequence[tuple[Candidate, int]],
+    used: Collection[str],
+    span: int,
+) -> list[Verdict]:
+    at_best = _by_domain(first.usable, span)
+    role, pods = first.role, first.ranks.count
+    return [
+        _verdict(
+            judged,
+            at,
+            each,
+            sentences.unused(role, pods, each, theirs, at_best=at_best)
+            if theirs and each.usable
+            else ("", ""),
+        )
+        for at, each in enumerate(first.candidates)
+        if each.cluster not in used
+    ]
+
+
+def _why_several(
+    judged: Sequence[_Judged], first: _Judged, theirs: Sequence[tuple[Candidate, int]]
+) -> str:
+    if len(judged) > 1 and len(theirs) < 2:
+        return f"no single member had room for {sentences.roles([each.role for each in judged])}"
+    return sentences.why_several(
+        first.role, first.ranks.count, [each for each, _ in theirs], first.candidates
+    )
+
+
 def _verdict(
-    question: _Question, candidate: Candidate, unused: tuple[str, str] = ("", "")
+    judged: Sequence[_Judged], at: int, candidate: Candidate, unused: tuple[str, str] = ("", "")
 ) -> Verdict:
     reason, message = (candidate.reason, candidate.message) if candidate.reason else unused
-    curve, units = candidate.curve, question.units
-    cost = Cost.of(curve.cost(units)) if curve.units >= units else None
+    cost = _whole_cost(judged, at)
     return Verdict(
         cluster=candidate.cluster,
         verdict="Unused" if candidate.usable else "Refused",
@@ -380,35 +512,43 @@ def _verdict(
     )
 
 
-def _next_best(
-    question: _Question, candidates: Sequence[Candidate], used: Collection[str]
-) -> Verdict | None:
+def _whole_cost(judged: Sequence[_Judged], at: int) -> Cost | None:
+    """What everything costs in a cluster where each role finds room; None elsewhere."""
+    curves = [(each.candidates[at].curve, each.units) for each in judged]
+    if any(curve.units < units for curve, units in curves):
+        return None
+    return Cost.of(together(curve.cost(units) for curve, units in curves))
+
+
+def _next_best(judged: Sequence[_Judged], used: Collection[str]) -> Verdict | None:
     """The cheapest single cluster that would do as well, if the plan was not on it."""
-    able = [
-        _verdict(question, each)
-        for each in candidates
-        if each.reason in ("", "TierNotYet")
-        and each.curve.units >= question.units
-        and each.cluster not in used
+    verdicts = [
+        _verdict(judged, at, candidate)
+        for at, candidate in enumerate(judged[0].candidates)
+        if candidate.cluster not in used
+        and all(each.candidates[at].reason in ("", "TierNotYet") for each in judged)
     ]
-    priced = [each for each in able if each.per_hour is not None]
+    priced = [each for each in verdicts if each.per_hour is not None]
     return min(priced, key=lambda each: (each.per_hour, each.cluster), default=None)
 
 
-def _refusal(question: _Question, candidates: Sequence[Candidate], *, payable: bool) -> Refusal:
-    role, wanted = question.role, question.wanted.count
-    usable = [each for each in candidates if each.usable]
-    verdicts = tuple(_verdict(question, each, sentences.short(each, wanted)) for each in candidates)
-    waiting = [each for each in candidates if each.reason == "TierNotYet"]
+def _refusal(question: _Question, judged: Sequence[_Judged], *, payable: bool) -> Refusal:
+    dear = _best(question, judged, None) if payable else None
+    alone = judged
+    if len(judged) > 1 and dear is None and payable:
+        # The first role that finds no room even by itself is the one to speak of.
+        alone = [each for each in judged if _best(question, [each], None) is None]
+    first = alone[0] if alone else _hardest(judged)
+    role, wanted = first.role, first.ranks.count
+    waiting = [c for each in judged for c in each.candidates if c.reason == "TierNotYet"]
     retry = min(
         (opens_after_s(question.demand, each.tier) - question.waited_s for each in waiting),
         default=None,
     )
-    dear = _best(question, usable, ceiling=False) if payable else None
     message = sentences.refusal(
         role,
         wanted,
-        candidates,
+        first.candidates,
         span=question.span,
         one=question.demand.policy.mode == "One",
         limit=question.demand.policy.objective.max_price,
@@ -417,14 +557,23 @@ def _refusal(question: _Question, candidates: Sequence[Candidate], *, payable: b
         spent=sum(shard.per_hour or 0 for shard in question.kept),
         retry_after_s=retry,
     )
-    impossible = dear is None and payable and not _could_ever(question, candidates)
+    if len(judged) > 1 and dear is None and payable:
+        message = (
+            f"role {role.name}: {message}"
+            if alone
+            else sentences.not_together([e.role for e in judged], question.span, retry)
+        )
+    impossible = dear is None and payable and not _could_ever(question, judged)
     if impossible:
         message = f"{message}; {sentences.NEVER}"
     return Refusal(
         demand=question.demand,
         message=message,
-        verdicts=verdicts,
-        at_best=_by_domain(question, usable),
+        verdicts=tuple(
+            _verdict(judged, at, each, sentences.short(each, wanted))
+            for at, each in enumerate(first.candidates)
+        ),
+        at_best=_by_domain(first.usable, question.span),
         retry_after_s=retry,
         impossible=impossible,
     )
@@ -433,25 +582,29 @@ def _refusal(question: _Question, candidates: Sequence[Candidate], *, payable: b
 _TRANSIENT = frozenset({"", "Full", "TierNotYet", "Cordoned", "NotReady", "Barred"})
 
 
-def _could_ever(question: _Question, candidates: Sequence[Candidate]) -> bool:
-    """Whether it would fit if nothing else ran, everything was in order and all tiers were open.
+def _could_ever(question: _Question, judged: Sequence[_Judged]) -> bool:
+    """Whether each role would fit if nothing else ran, everything was in order and all tiers were
+    open.
 
     A cluster of which nothing is known might hold anything.
     """
-    if any(each.pods_if_empty is None for each in candidates):
-        return True
-    able = [each for each in candidates if each.reason in _TRANSIENT]
-    return any(
-        _at_best([c.pods_if_empty for c in able if c.domain == domain], question.span)
-        >= question.wanted.count
-        for domain in {each.domain for each in able}
-    )
+    for each in judged:
+        if any(candidate.pods_if_empty is None for candidate in each.candidates):
+            continue
+        able = [candidate for candidate in each.candidates if candidate.reason in _TRANSIENT]
+        if not any(
+            _at_best([c.pods_if_empty for c in able if c.domain == domain], question.span)
+            >= each.ranks.count
+            for domain in {candidate.domain for candidate in able}
+        ):
+            return False
+    return True
 
 
-def _by_domain(question: _Question, usable: Sequence[Candidate]) -> dict[str, int]:
+def _by_domain(usable: Sequence[Candidate], span: int) -> dict[str, int]:
     """Most pods that could be had at once on each network."""
     return {
-        domain: _at_best([each.pods for each in usable if each.domain == domain], question.span)
+        domain: _at_best([each.pods for each in usable if each.domain == domain], span)
         for domain in sorted({each.domain for each in usable})
     }
 

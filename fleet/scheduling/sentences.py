@@ -31,6 +31,21 @@ def ranks(intervals: Iterable[Interval]) -> str:
     return f"{'rank' if alone else 'ranks'} {', '.join(texts)}"
 
 
+def roles(asked: Sequence[Role]) -> str:
+    """`1 head and 8 worker`."""
+    texts = [f"{role.pods} {role.name}" for role in asked]
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+def not_together(asked: Sequence[Role], span: int, retry_after_s: float | None) -> str:
+    """Why roles that each find room are not placed."""
+    where = "one cluster" if span == 1 else f"{span} clusters"
+    text = f"needs {roles(asked)}; each finds room, but not all of them at once in {where}"
+    if retry_after_s is not None:
+        text += f"; the next tier is tried in {retry_after_s:.0f} s"
+    return text
+
+
 def why_several(
     role: Role, pods: int, used: Sequence[Candidate], candidates: Sequence[Candidate]
 ) -> str:
