@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+# How long anything may take beside other work on the machine; nothing here measures speed.
+PATIENCE_S = 60
 VERSIONS = ("1.36", "1.32")
 MEMBERS = ("east", "west")
 
@@ -96,7 +98,7 @@ class Kubectl:
         self,
         *arguments: str,
         stdin: str = "",
-        timeout_s: float = 40,
+        timeout_s: float = PATIENCE_S + 10,
         editor: str = "false",
         applyset: bool = False,
     ) -> Ended:
@@ -112,9 +114,9 @@ class Kubectl:
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
-    def __call__(self, *arguments: str, stdin: str = "", timeout_s: float = 40) -> str:
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
         """What it prints on stdout; it has to succeed."""
-        ended = self.run(*arguments, stdin=stdin, timeout_s=timeout_s)
+        ended = self.run(*arguments, stdin=stdin)
         assert ended.code == 0, f"kubectl {' '.join(arguments)}: {ended}"
         return ended.out
 
@@ -148,13 +150,22 @@ class Kubectl:
         """The rows of a table that it prints, by column."""
         return rows(self(*arguments))
 
-    def until(self, look: Callable[[], Any], *, within_s: float = 30) -> Any:
+    def until(self, look: Callable[[], Any]) -> Any:
         """What `look` gives as soon as it is something; asks again and again."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + PATIENCE_S
         while not (found := look()):
-            assert time.monotonic() < deadline, f"not within {within_s:g} s"
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s"
             time.sleep(0.1)
         return found
+
+    def agree(self, one: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """What both looks give, as soon as it is the same: they are two reads, and controllers
+        may write between them."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (seen := one()) != (there := other()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert seen == there
+        return seen
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[Running]:
@@ -186,9 +197,9 @@ class Running:
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
 
-    def line(self, pattern: str, *, within_s: float = 20) -> str:
+    def line(self, pattern: str) -> str:
         """The next line that holds `pattern`, a regular expression."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -197,9 +208,9 @@ class Running:
             if re.search(pattern, line):
                 return line
 
-    def ended(self, code: int, *, within_s: float = 20) -> None:
+    def ended(self, code: int) -> None:
         """Waits for its end; with `code` it has to end."""
-        assert self._process.wait(timeout=within_s) == code, self.seen
+        assert self._process.wait(timeout=PATIENCE_S) == code, self.seen
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

@@ -81,7 +81,7 @@ def test_a_namespace_of_a_member_goes_with_all_that_is_in_it(kubectl: Any) -> No
     name = f"going-{kubectl.version.replace('.', '-')}"
     kubectl("create", "namespace", f"{name}.east")
     kubectl("create", "cm", "inside", "-n", f"{name}.east")
-    kubectl("delete", "namespace", f"{name}.east", "--timeout=30s")
+    kubectl("delete", "namespace", f"{name}.east", "--timeout=60s")
     assert kubectl.at("east").run("get", "ns", name).code == 1
     assert kubectl("get", "cm", "-n", f"{name}.east", "-o", "name") == ""
     assert "not found" in kubectl.refused("get", "ns", f"{name}.east")
@@ -93,7 +93,7 @@ def test_run_a_pod(kubectl: Any, space: str) -> None:
     assert kubectl("run", "ran", image, *where, "--labels=app=ran", "--port=80") == (
         "pod/ran created\n"
     )
-    kubectl("wait", "--for=condition=Ready", "pod/ran", *where, "--timeout=30s")
+    kubectl("wait", "--for=condition=Ready", "pod/ran", *where, "--timeout=60s")
     pod = kubectl.at("west").json("get", "pod", "ran", "-n", space)
     assert pod["metadata"]["labels"]["app"] == "ran"
     assert not [key for key in pod["metadata"]["labels"] if key.startswith("fleet.dev/")]
@@ -150,7 +150,7 @@ def test_what_belongs_to_a_deployment_goes_with_it_or_stays(kubectl: Any, space:
         ("create", "deploy", "cascading", "--image=registry.example/a:1", *where),
     )
     for name in ("orphaning", "cascading"):
-        kubectl("rollout", "status", f"deploy/{name}", *where, "--timeout=30s")
+        kubectl("rollout", "status", f"deploy/{name}", *where, "--timeout=60s")
     kubectl("delete", "deploy", "orphaning", *where, "--cascade=orphan")
     kubectl("delete", "deploy", "cascading", *where, "--cascade=foreground")
     assert kubectl("get", "rs", "-l", "app=orphaning", *where, "-o", "name") != ""

@@ -162,6 +162,8 @@ def test_server_side_apply_keeps_owners_of_fields(kubectl: Any, space: str) -> N
     owners = {m["manager"]: m["fieldsV1"] for m in found["metadata"]["managedFields"]}
     assert "f:replicas" in owners["two"]["f:spec"]
     assert "f:replicas" not in owners["one"]["f:spec"]
+    # its diff reads twice: the controller must have nothing left to write in between
+    kubectl("rollout", "status", "deploy/served", "-n", f"{space}.west", "--timeout=60s")
     same = kubectl.run("diff", "--server-side", "-f", "-", "-n", f"{space}.west",
                        "--field-manager=two", stdin=other)  # fmt: skip
     assert same.code == 0, same
@@ -244,7 +246,7 @@ def test_scale_set_and_expose(kubectl: Any, space: str) -> None:
 def test_debug_adds_a_container_to_a_pod(kubectl: Any, space: str) -> None:
     where = ("-n", f"{space}.east")
     kubectl("run", "sick", "--image=registry.example/a:1", *where)
-    kubectl("wait", "--for=condition=Ready", "pod/sick", *where, "--timeout=30s")
+    kubectl("wait", "--for=condition=Ready", "pod/sick", *where, "--timeout=60s")
     with kubectl.running(
         "debug", "sick", *where, "--image=registry.example/tools:1", "-c", "doctor",
         "--attach=false", "--profile=general",

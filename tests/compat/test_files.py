@@ -99,7 +99,7 @@ def test_through_kubectl_proxy(kubectl: Any, payments: str) -> None:
         line = running.line(r"Starting to serve on 127\.0\.0\.1:\d+")
         base = f"http://{line.rsplit(' ', 1)[1]}"
         path = f"/api/v1/namespaces/{payments}.east/configmaps/settings"
-        with urllib.request.urlopen(base + path, timeout=20) as answer:
+        with urllib.request.urlopen(base + path, timeout=60) as answer:
             assert json.load(answer)["metadata"]["namespace"] == f"{payments}.east"
         services = f"/api/v1/namespaces/{payments}.east/services/web/proxy/"
         direct = kubectl.at("east").run("get", "--raw", services.replace(".east", ""))

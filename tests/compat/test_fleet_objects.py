@@ -165,10 +165,10 @@ def test_deletion_waits_for_finalizers(kubectl: Any, space: str) -> None:
 def test_a_new_namespace_is_furnished(kubectl: Any) -> None:
     name = f"fresh-{kubectl.version.replace('.', '-')}"
     kubectl("create", "namespace", name)
-    kubectl("wait", "--for=create", "sa/default", "-n", name, "--timeout=10s")
-    assert kubectl("get", "cm", "kube-root-ca.crt", "-n", name, "-o", "name")
+    kubectl("wait", "--for=create", "sa/default", "-n", name, "--timeout=60s")
+    kubectl("wait", "--for=create", "cm/kube-root-ca.crt", "-n", name, "--timeout=60s")
     kubectl("create", "cm", "inside", "-n", name)
-    kubectl("delete", "namespace", name, "--timeout=20s")
+    kubectl("delete", "namespace", name, "--timeout=60s")
     assert "not found" in kubectl.refused("get", "namespace", name)
 
 

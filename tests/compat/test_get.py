@@ -33,11 +33,18 @@ def test_a_members_namespace_prints_as_in_the_member(kubectl: Any, payments: str
         for kinds in ("deploy,svc,rs,jobs,cm,secrets,sa,ep", "pods", "all", "events")
         for form in ((), ("-o", "wide"))
     ]
-    merged = kubectl.together(*(("get", *form, "-n", f"{payments}.east") for form in forms))
-    direct = kubectl.at("east").together(*(("get", *form, "-n", payments) for form in forms))
-    for form, ours, theirs in zip(forms, merged, direct, strict=True):
-        assert "CLUSTER" in ours, form
-        assert _plain(ours, cluster="east") == _plain(theirs), form
+    there = kubectl.at("east")
+
+    def merged() -> list[tuple[Any, ...]]:
+        shown = kubectl.together(*(("get", *form, "-n", f"{payments}.east") for form in forms))
+        assert all("CLUSTER" in text for text in shown)
+        return [(form, _plain(text, "east")) for form, text in zip(forms, shown, strict=True)]
+
+    def direct() -> list[tuple[Any, ...]]:
+        shown = there.together(*(("get", *form, "-n", payments) for form in forms))
+        return [(form, _plain(text)) for form, text in zip(forms, shown, strict=True)]
+
+    kubectl.agree(merged, direct)
 
 
 def test_cluster_scoped_kinds_carry_the_member_in_their_name(kubectl: Any) -> None:
@@ -60,16 +67,21 @@ def test_one_object_by_name(kubectl: Any, payments: str) -> None:
 
 def test_yaml_and_json_are_the_members_object_projected(kubectl: Any, payments: str) -> None:
     where = ("get", "deploy", "web", "-n")
-    merged = kubectl.json(*where, f"{payments}.east")
-    direct = kubectl.at("east").json(*where, payments)
-    assert yaml.safe_load(kubectl(*where, f"{payments}.east", "-o", "yaml")) == merged
-    assert merged["metadata"]["namespace"] == f"{payments}.east"
-    assert merged["metadata"]["labels"].pop("fleet.dev/cluster") == "east"
-    told = merged["metadata"]["annotations"].pop("fleet.dev/member-resource-version")
-    assert told == direct["metadata"]["resourceVersion"]
-    merged["metadata"]["namespace"] = payments
-    merged["metadata"]["resourceVersion"] = told
-    assert merged == direct
+    there = kubectl.at("east")
+
+    def unprojected() -> Any:
+        merged = kubectl.json(*where, f"{payments}.east")
+        assert merged["metadata"]["namespace"] == f"{payments}.east"
+        assert merged["metadata"]["labels"].pop("fleet.dev/cluster") == "east"
+        told = merged["metadata"]["annotations"].pop("fleet.dev/member-resource-version")
+        merged["metadata"] |= {"namespace": payments, "resourceVersion": told}
+        return merged
+
+    kubectl.agree(unprojected, lambda: there.json(*where, payments))
+    kubectl.agree(
+        lambda: yaml.safe_load(kubectl(*where, f"{payments}.east", "-o", "yaml")),
+        lambda: kubectl.json(*where, f"{payments}.east"),
+    )
 
 
 def test_names_jsonpath_go_templates_and_columns(kubectl: Any, payments: str) -> None:
@@ -146,8 +158,10 @@ def test_sorted_by_a_field_with_labels_shown(kubectl: Any, payments: str) -> Non
 @pytest.mark.parametrize("size", [7, 500])
 def test_chunks_make_the_same_list(kubectl: Any, payments: str, size: int) -> None:
     where = ("get", "pods", "-A", "-o", "custom-columns=:.metadata.namespace,:.metadata.name")
-    whole = kubectl(*where, "--chunk-size=0", "--no-headers").split("\n")
-    assert kubectl(*where, f"--chunk-size={size}", "--no-headers").split("\n") == whole
+    whole = kubectl.agree(
+        lambda: kubectl(*where, "--chunk-size=0", "--no-headers").split("\n"),
+        lambda: kubectl(*where, f"--chunk-size={size}", "--no-headers").split("\n"),
+    )
     keys = [tuple(line.split()) for line in whole if line]
     assert keys == sorted(keys)
 

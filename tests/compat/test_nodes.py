@@ -52,10 +52,10 @@ def test_draining_evicts_the_pods_of_that_node_alone(kubectl: Any, space: str, n
     for member in ("east", "west"):
         there = kubectl.at(member)
         there.apply(json.dumps(_pod("drained", NODE)), "-n", space)
-        there("wait", "--for=condition=Ready", "pod/drained", "-n", space, "--timeout=30s")
+        there("wait", "--for=condition=Ready", "pod/drained", "-n", space, "--timeout=60s")
     out = kubectl(
         "drain", node, "--pod-selector=app=drained", "--force", "--ignore-daemonsets",
-        "--timeout=30s",
+        "--timeout=60s",
     )  # fmt: skip
     assert f"evicting pod {space}.west/drained" in out
     assert f"node/{node} drained" in out
@@ -67,7 +67,7 @@ def test_an_eviction_that_a_budget_forbids_is_refused(kubectl: Any, space: str) 
     there = kubectl.at("west")
     there.apply(json.dumps(_pod("guarded", NODE)), "-n", space)
     there("create", "pdb", "guarded", "-n", space, "--selector=app=guarded", "--min-available=1")
-    there("wait", "--for=condition=Ready", "pod/guarded", "-n", space, "--timeout=30s")
+    there("wait", "--for=condition=Ready", "pod/guarded", "-n", space, "--timeout=60s")
     kubectl.until(
         lambda: there.json("get", "pdb", "guarded", "-n", space)["status"].get("currentHealthy")
     )

@@ -82,7 +82,7 @@ class Follower:
         self.ended = self.ended or "closed"
         self._told.put(None)
 
-    def until(self, holds: Callable[[], bool], *, within_s: float = 30) -> None:
+    def until(self, holds: Callable[[], bool], *, within_s: float = 60) -> None:
         deadline = time.monotonic() + within_s
         while not holds():
             assert not self.ended, (self.ended, self.events)

@@ -28,14 +28,19 @@ def test_a_deployment_is_rolled_out_restarted_and_undone(kubectl: Any, space: st
     where = ("-n", f"{space}.east")
     there = kubectl.at("east")
     kubectl.apply(SET.format(kind="Deployment", name="rolled", extra="replicas: 2"), *where)
-    status = kubectl("rollout", "status", "deploy/rolled", *where, "--timeout=40s")
+    status = kubectl("rollout", "status", "deploy/rolled", *where, "--timeout=60s")
     assert 'deployment "rolled" successfully rolled out' in status
     kubectl("set", "image", "deploy/rolled", "main=registry.example/a:2", *where)
     kubectl("annotate", "deploy/rolled", "kubernetes.io/change-cause=second image", *where)
-    kubectl("rollout", "status", "deploy/rolled", *where, "--timeout=40s")
-    history = kubectl("rollout", "history", "deploy/rolled", *where)
-    assert history == there("rollout", "history", "deploy/rolled", "-n", space)
-    assert re.search(r"^2 +second image$", history, re.MULTILINE)
+    kubectl("rollout", "status", "deploy/rolled", *where, "--timeout=60s")
+
+    def history(of: Any, *where: str) -> str:
+        return str(of("rollout", "history", "deploy/rolled", *where))
+
+    # a cause is no part of the rollout: its controller copies it when it comes to it
+    caused = re.compile(r"^2 +second image$", re.MULTILINE)
+    kubectl.until(lambda: caused.search(history(kubectl, *where)))
+    kubectl.agree(lambda: history(kubectl, *where), lambda: history(there, "-n", space))
     one = kubectl("rollout", "history", "deploy/rolled", "--revision=1", *where)
     assert "registry.example/a:1" in one
     assert "rolled back" in kubectl("rollout", "undo", "deploy/rolled", *where)
@@ -43,7 +48,7 @@ def test_a_deployment_is_rolled_out_restarted_and_undone(kubectl: Any, space: st
     kubectl("rollout", "undo", "deploy/rolled", "--to-revision=2", *where)
     assert _image(there, space) == "registry.example/a:2"
     assert "restarted" in kubectl("rollout", "restart", "deploy/rolled", *where)
-    kubectl("rollout", "status", "deploy/rolled", *where, "--timeout=40s")
+    kubectl("rollout", "status", "deploy/rolled", *where, "--timeout=60s")
     template = there.json("get", "deploy", "rolled", "-n", space)["spec"]["template"]
     assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
 
@@ -66,9 +71,9 @@ def test_other_sets_have_a_history_as_well(kubectl: Any, space: str, kind: str, 
     what = f"{kind.lower()}/hist"
     where = ("-n", f"{space}.east")
     kubectl.apply(SET.format(kind=kind, name="hist", extra=extra), *where)
-    kubectl("rollout", "status", what, *where, "--timeout=40s")
+    kubectl("rollout", "status", what, *where, "--timeout=60s")
     kubectl("set", "image", what, "main=registry.example/a:2", *where)
-    kubectl("rollout", "status", what, *where, "--timeout=40s")
+    kubectl("rollout", "status", what, *where, "--timeout=60s")
     history = kubectl("rollout", "history", what, *where)
     assert [line.split()[0] for line in history.splitlines()[2:] if line] == ["1", "2"]
     kubectl("rollout", "undo", what, *where)
@@ -79,13 +84,13 @@ def test_other_sets_have_a_history_as_well(kubectl: Any, space: str, kind: str, 
 def test_waiting_for_conditions_values_and_deletion(kubectl: Any, space: str) -> None:
     where = ("-n", f"{space}.west")
     kubectl("create", "job", "awaited", "--image=registry.example/j:1", *where)
-    done = kubectl("wait", "--for=condition=complete", "job/awaited", *where, "--timeout=40s")
+    done = kubectl("wait", "--for=condition=complete", "job/awaited", *where, "--timeout=60s")
     assert done == "job.batch/awaited condition met\n"
     value = kubectl("wait", "--for=jsonpath={.status.succeeded}=1", "job/awaited", *where)
     assert "condition met" in value
     late = kubectl.refused("wait", "--for=condition=failed", "job/awaited", *where, "--timeout=1s")
     assert "timed out waiting for the condition" in late
-    with kubectl.running("wait", "--for=delete", "job/awaited", *where, "--timeout=40s") as wait:
+    with kubectl.running("wait", "--for=delete", "job/awaited", *where, "--timeout=60s") as wait:
         kubectl.at("west")("delete", "job", "awaited", "-n", space)
         wait.ended(0)
 

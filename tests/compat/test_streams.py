@@ -106,7 +106,7 @@ def test_a_port_is_forwarded(kubectl: Any, payments: str, pods: dict[str, str], 
         line = running.line(r"Forwarding from 127\.0\.0\.1:")
         local = re.search(r"127\.0\.0\.1:(\d+)", line)
         assert local is not None
-        with urllib.request.urlopen(f"http://127.0.0.1:{local[1]}/", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{local[1]}/", timeout=60) as answer:
             assert answer.read() == b"member west\n"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fleet.testbed.local import LocalCluster
 
-pytestmark = pytest.mark.controlplane
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(400)]
 
 RANKS = 12  # eight fit in each member
 PLACEMENTS = "/apis/fleet.dev/v1alpha1/namespaces/{}/placements/job-train"
@@ -119,7 +119,7 @@ class Stage:
 
     # -- waiting
 
-    def until(self, condition: Callable[[], Any], *, within_s: float = 30) -> Any:
+    def until(self, condition: Callable[[], Any], *, within_s: float = 60) -> Any:
         """What `condition` gives once it is true."""
         deadline = time.monotonic() + within_s
         while not (found := condition()):
@@ -188,7 +188,7 @@ def test_a_gang_is_held_in_both_members_and_then_runs(on_stage, kubectl):
     with on_stage() as stage:
         # West takes one pod at first: the gang is not whole, so nothing of it may start.
         stage.tighten()
-        stage.submit(run_for="4s")
+        stage.submit(run_for="12s")
         stage.until(lambda: len(stage.bound("east")) == 8 and len(stage.bound("west")) == 1)
         assert stage.phase == "Holding"
         assert stage.started() == []
@@ -224,7 +224,7 @@ def test_a_gang_is_held_in_both_members_and_then_runs(on_stage, kubectl):
 
 
 def test_with_one_member_too_small_nothing_starts_and_all_is_released(on_stage):
-    with on_stage(holdSeconds=3) as stage:
+    with on_stage(holdSeconds=10) as stage:
         stage.tighten()
         stage.submit()
         stage.until(lambda: len(stage.bound("east")) == 8)
@@ -233,11 +233,16 @@ def test_with_one_member_too_small_nothing_starts_and_all_is_released(on_stage):
         assert stage.started() == []
         told = stage.until(lambda: stage.condition("fleet.dev/Placed"))
         assert told["status"] == "False"
-        told = "put 1 of 4 pods on nodes in 3 s"
+        told = "put 1 of 4 pods on nodes in 10 s"
         stage.until(lambda: told in stage.verdict("west"))
         assert "exceeded quota" in stage.verdict("west")
-        events = stage.door.get(f"/api/v1/namespaces/{stage.namespace}/events")["items"]
-        assert any("not all parts could be held" in event["message"] for event in events)
+        events = f"/api/v1/namespaces/{stage.namespace}/events"
+        stage.until(
+            lambda: any(
+                "not all parts could be held" in event["message"]
+                for event in stage.door.get(events)["items"]
+            )
+        )
 
 
 def test_a_gang_that_fits_on_no_plane_touches_no_member(on_stage):
@@ -250,7 +255,6 @@ def test_a_gang_that_fits_on_no_plane_touches_no_member(on_stage):
             assert stage.namespace not in [each["metadata"]["name"] for each in found]
 
 
-@pytest.mark.timeout(240)
 def test_survivors_go_on_while_a_member_hangs_and_its_old_copy_goes_when_it_is_back(on_stage, west):
     with on_stage(leaseSeconds=10) as stage:
         stage.submit()
@@ -258,14 +262,12 @@ def test_survivors_go_on_while_a_member_hangs_and_its_old_copy_goes_when_it_is_b
         before = {pod["metadata"]["uid"] for pod in stage.bound("east")}
         asyncio.run(west.pause_api())
         try:
-            stage.until(lambda: stage.phase == "Lost", within_s=60)
+            stage.until(lambda: stage.phase == "Lost")
             assert {pod["metadata"]["uid"] for pod in stage.bound("east")} == before
             assert [debt["cluster"] for debt in stage.placement["owed"]] == ["west"]
         finally:
             asyncio.run(west.resume_api())
-        stage.until(
-            lambda: stage.phase == "Running" and stage.placement["generation"] == 2, within_s=60
-        )
+        stage.until(lambda: stage.phase == "Running" and stage.placement["generation"] == 2)
         assert {pod["metadata"]["uid"] for pod in stage.bound("east")} == before
         shards = {each["cluster"]: each["generation"] for each in stage.placement["shards"]}
         assert shards == {"east": 1, "west": 2}
@@ -295,7 +297,7 @@ def test_a_gateway_killed_while_holding_leaves_nothing_held(on_stage):
         stage.submit()
         stage.until(lambda: len(stage.bound("east")) == 8 and len(stage.bound("west")) == 1)
         stage.gateway._process.send(signal.SIGKILL)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while stage.bound("east") or stage.bound("west"):
             assert time.monotonic() < deadline
             time.sleep(0.1)

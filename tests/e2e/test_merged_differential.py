@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ WHOLE = f"{TABLE};includeObject"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 AGE = re.compile(r"(\d+[dhms])+|<invalid>|<unknown>")
 # Read by everybody differently: the fleet answers for itself, or they change between two reads.
+_TRIES = 5
 NOT_COMPARED = {"namespaces", "componentstatuses", "events", "leases"}
 WORDED_BY_GO = {"resourceVersion=many", "continue=nonsense"}  # an error of Go's parser in them
 OBJECTS: list[tuple[str, dict[str, Any]]] = [
@@ -103,7 +105,21 @@ class Pair:
         self, path: str, *, namespace: str = "", name: str = "", cluster: bool, query: str = "",
         accept: str = "application/json",
     ) -> str:  # fmt: skip
-        """What differs, as text; "" when nothing does. In `path`, `{}` is the namespace's part."""
+        """What differs, as text; "" when nothing does. In `path`, `{}` is the namespace's part.
+
+        Both are asked again where they differ: they are two reads, and an API server writes
+        objects of its own when it likes.
+        """
+        for _ in range(_TRIES):
+            found = self._difference(path, namespace, name, cluster, query, accept)
+            if not found:
+                break
+            time.sleep(0.1)
+        return found
+
+    def _difference(
+        self, path: str, namespace: str, name: str, cluster: bool, query: str, accept: str
+    ) -> str:
         answers = []
         for door, suffix in ((self.merged, ".one"), (self.direct, "")):
             place = f"namespaces/{namespace}{suffix}" if namespace else ""

@@ -90,7 +90,8 @@ def test_lists_at_a_revision_are_the_watch_up_to_it(
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=120)
+        assert not any(thread.is_alive() for thread in threads)
         end = {"metadata": {"name": f"end{seed}", "labels": {"suite": "histories"}}}
         door.post(f"/api/v1/namespaces/{SPACE}/configmaps", end | {"data": {"v": "end"}})
         events = watch.until(lambda e: e["object"]["metadata"]["name"] == f"end{seed}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.controlplane
 
-WAIT = "--timeout=30s"
+WAIT = "--timeout=60s"
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ async def test_up_restarts_what_died(binaries, tmp_path):
         before = processes.recorded(home / "solo" / "run")
         before["kwok"].send(signal.SIGKILL)
         before["kube-scheduler"].send(signal.SIGSTOP)
-        assert await before["kwok"].gone(timeout_s=10)
+        assert await before["kwok"].gone(timeout_s=60)
         (seen,) = await commands.status("local", home=home)
         assert seen.summary == "kube-scheduler paused, kwok gone"
 
@@ -356,7 +356,7 @@ async def test_nothing_outlives_a_killed_owner(binaries, tmp_path):
     await owner.wait()
 
     for process in running.values():
-        assert await process.gone(timeout_s=20)
+        assert await process.gone(timeout_s=60)
 
 
 def pods(run: Callable[..., str], space: str, owner: str) -> list[dict]:

@@ -39,7 +39,7 @@ class Oracle:
     def __init__(self, cluster: LocalCluster) -> None:
         host, port = cluster.server.removeprefix("https://").split(":")
         self._connection = http.client.HTTPSConnection(
-            host, int(port), context=cluster.ssl_context(), timeout=30
+            host, int(port), context=cluster.ssl_context(), timeout=60
         )
 
     def call(

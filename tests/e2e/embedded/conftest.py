@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,12 +17,11 @@ from fleet.testbed.shape import ACCELERATOR, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
 
     from fleet.kube.wire import Handler, Response
 
 Object = dict[str, Any]
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 ADMIN = UserInfo("admin", groups=("system:masters", "system:authenticated"))
 PLACES = {
     "pods": "/api/v1/namespaces/{}/pods",
@@ -33,6 +33,13 @@ PLACES = {
     "jobs": "/apis/batch/v1/namespaces/{}/jobs",
     "deployments": "/apis/apps/v1/namespaces/{}/deployments",
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Time for more than one wait."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(4 * PATIENCE_S))
 
 
 class Api:
@@ -142,7 +149,7 @@ class Api:
                     known.pop(name, None)
                     if event["type"] != "DELETED":
                         known[name] = event["object"]
-                yield list(known.values())
+                    yield list(known.values())  # states that came in one piece were states too
         finally:
             await answer.aclose()
 
