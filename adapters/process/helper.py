@@ -5,6 +5,10 @@ request to start something carries the file descriptors of its standard streams.
 its children leave behind (child subreaper), so that the end of a container is the end of all that
 the container started, and the end of the socket – the runtime is gone – is the end of everything.
 
+Which container something was left by is told by its environment, and that by /proc. Where /proc is
+not mounted it cannot be told: what a container left behind in a process group of its own ends with
+the last container that runs, instead of with its own.
+
 Standard library alone, one thread: it forks, and a fork is safe in a small program of one thread.
 """
 
@@ -21,6 +25,7 @@ import socket
 import struct
 import sys
 import termios
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +41,10 @@ MARK: Final = "FLEET_CONTAINER"
 _MAX_FDS: Final = 8
 _RECEIVE: Final = 1 << 16
 _LEVELS: Final = 64  # of orphans' orphans
+_PROC: Final = Path("/proc")
+_PIDS: Final = 1 << 22  # the most that Linux counts to
+_LOOK_AGAIN_S: Final = 0.2
+_GIVE_UP_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +192,14 @@ class Helper:
             if child.mark == ended.mark:
                 _kill_group(child.pid, signal.SIGKILL)
         needle = f"{MARK}={ended.mark}\0".encode()
+        told = _told_by_proc()
+        if not told and any(not child.executed for child in self._children.values()):
+            return  # it may be another's
         for _ in range(_LEVELS):
             strays = [
                 pid
                 for pid in _children_of_self()
-                if pid not in self._children and needle in _environment(pid)
+                if pid not in self._children and (not told or needle in _environment(pid))
             ]
             if not strays:
                 return
@@ -198,17 +210,32 @@ class Helper:
                     os.waitpid(pid, 0)
 
     def _end_all(self) -> None:
-        """Kill everything there is below this process, and wait until it is gone."""
-        signal.set_wakeup_fd(-1)
+        """Kill everything there is below this process, and wait until it is gone.
+
+        What does not end (a process of another user's, one the kernel holds) is not waited for
+        longer than `_GIVE_UP_S`; its pids are told.
+        """
         for pid in self._children:
             _kill_group(pid, signal.SIGKILL)
-        while True:
-            for pid in _children_of_self():
+        give_up = time.monotonic() + _GIVE_UP_S
+        found: list[int] = []
+        missed = 0
+        while time.monotonic() < give_up:
+            found = _children_of_self(everywhere=missed > 1)
+            missed = 0 if found else missed + 1
+            for pid in found:
                 _kill(pid)
             try:
-                os.waitpid(-1, 0)
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
             except ChildProcessError:
                 return
+            # Until another has ended; or until what was overlooked – a list of children is none of
+            # one moment – can be looked for again.
+            if select.select([self._wake_read], [], [], _LOOK_AGAIN_S)[0]:
+                os.read(self._wake_read, 4096)
+        left = ", ".join(map(str, found)) or "of unknown pids"
+        sys.stderr.write(f"processes of containers do not end and are left: {left}\n")
 
 
 def _become(message: dict[str, Any], fds: list[int], owner: int) -> None:
@@ -241,16 +268,27 @@ def _become(message: dict[str, Any], fds: list[int], owner: int) -> None:
         raise
 
 
-def _children_of_self() -> list[int]:
-    """The direct children of this process, ended ones left out (proc(5))."""
+def _told_by_proc() -> bool:
+    """Whether /proc tells of processes here."""
+    return (_PROC / "self").exists()
+
+
+def _children_of_self(*, everywhere: bool = False) -> list[int]:
+    """The direct children of this process, ended ones left out (proc(5)).
+
+    `everywhere` matters where /proc is not mounted only: to ask of every pid there can be, and not
+    of those alone that were given out since this process began.
+    """
+    if not _told_by_proc():
+        return _children_asked_for(everywhere=everywhere)
     own = os.getpid()
     try:
-        text = Path(f"/proc/{own}/task/{own}/children").read_text()
+        text = (_PROC / f"{own}/task/{own}/children").read_text()
         return [int(pid) for pid in text.split()]
     except OSError:
         pass
     found = []
-    for entry in os.scandir("/proc"):
+    for entry in os.scandir(_PROC):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
@@ -259,20 +297,53 @@ def _children_of_self() -> list[int]:
     return found
 
 
+def _children_asked_for(*, everywhere: bool) -> list[int]:
+    """The same, by asking the kernel of one pid after the other whether it is a child of ours.
+
+    Pids are counted upwards, and from the beginning again after the last.
+    """
+    own, newest = os.getpid(), _newest_pid()
+    if everywhere or newest < own:
+        return [pid for pid in range(1, _PIDS) if _is_child(pid)]
+    return [pid for pid in range(own + 1, newest + 1) if _is_child(pid)]
+
+
+def _newest_pid() -> int:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def _is_child(pid: int) -> bool:
+    """Whether it is a child that runs (waitid(2)); nothing is taken from whoever waits for it."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False
+
+
 def _environment(pid: int) -> bytes:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        return (_PROC / f"{pid}/environ").read_bytes()
     except OSError:
         return b""
 
 
 def kill_marked(marks: Collection[str]) -> None:
-    """Kill every process of this machine that belongs to one of the containers `marks`."""
+    """Kill every process of this machine that belongs to one of the containers `marks`.
+
+    None where /proc is not mounted: those that were started first end with the helper anyway, and
+    what they left behind cannot be told from what is not ours.
+    """
+    if not _told_by_proc():
+        return
     needles = [f"{MARK}={mark}\0".encode() for mark in marks]
     for _ in range(_LEVELS):
         found = [
             int(entry.name)
-            for entry in os.scandir("/proc")
+            for entry in os.scandir(_PROC)
             if entry.name.isdigit()
             and any(needle in _environment(int(entry.name)) for needle in needles)
         ]

@@ -259,6 +259,9 @@ async def test_a_deletion_asks_first_and_then_kills(api, pod):
         await api.until_gone("pods", fieldSelector=f"metadata.name={name}")
 
 
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="/proc is not mounted: nothing tells of processes here"
+)
 async def test_nothing_of_a_pod_is_left_when_it_ends(api, pod):
     before = children()
     script = "setsid sleep 1000 & (sleep 1000 &) ; sleep 1000 & echo up; exec sleep 1000"
