@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from fleet.cli.client import Client
     from fleet.cli.discovery import Served
 
-PLACED: Final = ("jobs.batch",)
-"""What the fleet places."""
+PLACED: Final = ("jobs.batch", "pods")
+"""What the fleet places, as `fleet.dispatch.kinds` has it; a test compares."""
 _PLACEMENTS: Final = "placements.fleet.dev"
 _CLUSTERS: Final = "clusters.fleet.dev"
 
@@ -69,27 +69,21 @@ def explain(client: Client, workload: str, namespace: str | None, form: str) -> 
 def _why_none(resource: Served, obj: Object, where: str) -> str:
     """Why an object that is there has no placement."""
     what, name = resource.gvr.group_resource, obj["metadata"]["name"]
-    singular = resource.kind.lower()
-    member = where.partition(".")[2] or (obj["metadata"].get("labels") or {}).get(
-        "fleet.dev/cluster", ""
-    )
-    for owner in obj["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            above = f"{str(owner.get('kind', '')).lower()}/{owner.get('name')}"
-            return (
-                f"{singular}/{name} is a part of {above}\n  Try:  fleet explain {above} -n {where}"
-            )
+    said = f"{resource.kind.lower()}/{name} in {where}"
+    member = where.partition(".")[2]
     if member:
-        return (
-            f"{singular}/{name} in {where} is {member}'s own: the fleet did not place it, {member} "
-            "runs it as it is"
-        )
+        return f"{said} is {member}'s own: the fleet did not place it, {member} runs it as it is"
+    if "fleet.dev/cluster" in (obj["metadata"].get("labels") or {}):
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            if owner.get("controller"):
+                above = f"{str(owner.get('kind', '')).lower()}/{owner.get('name')}"
+                return f"{said} is a part of {above}\n  Try:  fleet explain {above} -n {where}"
     if what in PLACED:
         return (
-            f"{singular}/{name} in {where} has no placement yet: nothing has been decided\n"
-            f"  Its events say more:  kubectl describe {singular} {name} -n {where}"
+            f"{said} has no placement yet: nothing has been decided\n"
+            f"  Its events say more:  kubectl describe {what} {name} -n {where}"
         )
-    return f"{singular}/{name} in {where} is stored and not placed; {_which()}"
+    return f"{said} is stored and not placed; {_which()}"
 
 
 def _which() -> str:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from fleet.cli import members, program, testbed
+from fleet.cli import explaining, members, program, testbed
 from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
 from fleet.errors import AlreadyExists, NotFound
@@ -59,7 +59,12 @@ DISCOVERY = {
                             "resource": "jobs",
                             "responseKind": {"kind": "Job"},
                             "scope": "Namespaced",
-                        }
+                        },
+                        {
+                            "resource": "cronjobs",
+                            "responseKind": {"kind": "CronJob"},
+                            "scope": "Namespaced",
+                        },
                     ],
                 }
             ],
@@ -397,13 +402,13 @@ def test_explain_of_a_name_that_is_elsewhere_says_where(gateway: Gateway) -> Non
             "/apis/batch/v1/namespaces/shop/jobs/train",
             {},
             ("job/train",),
-            ["has no placement yet", "kubectl describe job train -n shop"],
+            ["has no placement yet", "kubectl describe jobs.batch train -n shop"],
         ),
         (
-            "/api/v1/namespaces/shop/pods/web",
+            "/apis/batch/v1/namespaces/shop/cronjobs/web",
             {},
-            ("po/web",),
-            ["pod/web in shop is stored and not placed", "what the fleet places: jobs.batch"],
+            ("cronjob/web",),
+            ["cronjob/web in shop is stored and not placed", "places: jobs.batch, pods"],
         ),
         (
             "/api/v1/namespaces/shop.east/pods/web",
@@ -413,7 +418,10 @@ def test_explain_of_a_name_that_is_elsewhere_says_where(gateway: Gateway) -> Non
         ),
         (
             "/api/v1/namespaces/shop/pods/train-0.east",
-            {"ownerReferences": [{"kind": "Job", "name": "train", "controller": True}]},
+            {
+                "labels": {"fleet.dev/cluster": "east"},
+                "ownerReferences": [{"kind": "Job", "name": "train", "controller": True}],
+            },
             ("po/train-0.east",),
             ["is a part of job/train", "fleet explain job/train -n shop"],
         ),
@@ -436,11 +444,18 @@ def test_explain_says_why_there_is_nothing_to_explain(
     assert all(word in result.stderr for word in words), result.stderr
 
 
+def test_what_is_said_to_be_placed_is() -> None:
+    from fleet.dispatch.kinds import KINDS
+
+    placed = sorted(kind.gvr.group_resource for kind in KINDS.values())
+    assert placed == sorted(explaining.PLACED)
+
+
 def test_what_is_no_workload_is_not_asked_about(gateway: Gateway) -> None:
     result = fleet("explain", "node/n1.east")
     assert result.exit_code == 1
     assert result.stderr == (
-        "fleet: the fleet does not place nodes; what the fleet places: jobs.batch\n"
+        "fleet: the fleet does not place nodes; what the fleet places: jobs.batch, pods\n"
     )
 
 
