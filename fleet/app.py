@@ -109,7 +109,14 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             store=store,
             members=members,
             custom=[
-                CustomKind(kind.resource, kind.openapi, kind.columns, kind.status, kind.rules)
+                CustomKind(
+                    kind.resource,
+                    kind.openapi,
+                    kind.columns,
+                    kind.status,
+                    kind.rules,
+                    relations=kind.relations,
+                )
                 for kind in policies.kinds()
             ],
             documents=policies.openapi_document(),

@@ -9,10 +9,20 @@ from __future__ import annotations
 
 from policies.documents import openapi_document
 from policies.kind import Kind
-from policies.registry import CLUSTER, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK, kinds
+from policies.registry import (
+    CLUSTER,
+    FLEET_QUOTA,
+    LENDING_POLICY,
+    PLACEMENT,
+    PLACEMENT_POLICY,
+    PRICE_BOOK,
+    kinds,
+)
 
 __all__ = [
     "CLUSTER",
+    "FLEET_QUOTA",
+    "LENDING_POLICY",
     "PLACEMENT",
     "PLACEMENT_POLICY",
     "PRICE_BOOK",

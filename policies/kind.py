@@ -7,24 +7,38 @@ them there. `rules` fills in defaults and refuses what is wrong, naming every wr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from fleet.errors import Cause, Invalid
-from fleet.kube.resources import Resource, Subresource
+from fleet.errors import Cause, Forbidden, Invalid
+from fleet.kube.resources import GroupVersionResource, Resource, Subresource
 from fleet.kube.schema.defaulting import fill_declared_defaults
 from fleet.kube.schema.documents import structural_schema
 from policies import faults
 from policies.base import Model
 from policies.schema import GROUP, open_copy, row, structural
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
 Object = dict[str, Any]
 M = TypeVar("M", bound=Model)
 Check = Callable[[M, M | None], Sequence[Cause]]
+Others = Callable[[GroupVersionResource], Iterable[Object]]
+"""Lists the objects there are of a resource."""
+
+
+class Relation(Protocol):
+    """Judges a sound object by what else there is, at a time; one cause per wrong field."""
+
+    def __call__(
+        self, obj: Object, old: Object | None, others: Others, /, *, now: datetime
+    ) -> Sequence[Cause]: ...
+
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _STATUS_VERBS = ("get", "patch", "update")
@@ -50,12 +64,18 @@ class Kind(Generic[M]):
     columns: tuple[dict[str, Any], ...]
     short_names: tuple[str, ...] = ()
     check: Check[M] | None = None
+    relation: Relation | None = None
+    in_use: Callable[[Object, Others], str] | None = None
+    """Why an object cannot be deleted yet; "" when it can."""
     selectable_fields: tuple[str, ...] = ()
     written_by_users: bool = True
     rules: Rules[M] = field(init=False)
+    relations: Relations | None = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", Rules(self))
+        related = self.relation is not None or self.in_use is not None
+        object.__setattr__(self, "relations", Relations(self) if related else None)
 
     @property
     def name(self) -> str:
@@ -155,6 +175,27 @@ class Rules(Generic[M]):
         causes = self._kind.status_problems(obj)
         if causes:
             raise self._kind.refusal(obj, causes)
+
+
+class Relations:
+    """`fleet.apiserver.kinds.Relations` of one kind."""
+
+    def __init__(self, kind: Kind[Any]) -> None:
+        self._kind = kind
+
+    def validate(self, obj: Object, old: Object | None, others: Others, *, now: datetime) -> None:
+        """Raises Invalid with one cause per field that is at odds with other objects."""
+        judge = self._kind.relation
+        causes = judge(obj, old, others, now=now) if judge is not None else ()
+        if causes:
+            raise self._kind.refusal(obj, causes)
+
+    def release(self, obj: Object, others: Others) -> None:
+        """Raises Forbidden while something needs the object."""
+        why = self._kind.in_use(obj, others) if self._kind.in_use is not None else ""
+        if why:
+            name = str(obj["metadata"]["name"])
+            raise Forbidden.of(group=GROUP, resource=self._kind.plural, name=name, why=why)
 
 
 def custom_resource_definition(kind: Kind[Any]) -> Object:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fleet.kube.selectors import LabelSelector
 from policies.base import REQUIRED, Items, Model, setting
-from policies.scalars import Time
+from policies.scalars import Sum, Time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,3 +87,17 @@ class SecretKeyReference(Model):
     name: str = setting(REQUIRED, "Name of the Secret.")
     namespace: str = setting("fleet-system", "Namespace of the Secret.")
     key: str = setting("kubeconfig", "Key in its data.")
+
+
+WhenSpent = Literal["Queue", "Refuse", "Warn"]
+
+
+class Budget(Model):
+    """What may be spent in a calendar month (UTC), and what happens to work above it."""
+
+    per_month: Sum = setting(REQUIRED, 'The ceiling with its currency, e.g. "200000 USD".')
+    when_spent: WhenSpent = setting(
+        "Queue",
+        "What becomes of work that would go above it: it waits for the next month, is refused, or "
+        "runs with a warning.",
+    )

@@ -82,6 +82,9 @@ class Shard(Model):
     tier: int = setting(1, "Tier of the policy that its cluster is in.")
     billing: str = setting("", "How its nodes are paid for.")
     per_hour: Amount | None = setting(None, "What it costs per hour; absent where not known.")
+    priced_at: Time | None = setting(
+        None, "Since when it costs that; absent means from its beginning."
+    )
     state: ShardState = setting("Planned", "How far it is.")
     reason: str = setting("", "One word for programs: why it is in this state.")
     message: str = setting("", "The same for people.")
@@ -134,6 +137,16 @@ class Cost(Model):
     next_best_per_hour: Amount | None = setting(None, "What it would cost there per hour.")
 
 
+class Spent(Model):
+    """What parts of the workload that have ended cost in one cluster and month."""
+
+    month: str = setting(REQUIRED, "The month (UTC), e.g. 2026-11.")
+    cluster: str = setting(REQUIRED, "Name of the cluster.")
+    currency: str = setting("", "Currency of the amount; empty where no price was known.")
+    amount: Amount = setting("0", "What they cost.")
+    unpriced: Duration = setting("0s", "How long they ran at a price that was not known.")
+
+
 class PlacementStatus(Model):
     """The decision, and how far it is carried out."""
 
@@ -173,6 +186,11 @@ class PlacementStatus(Model):
     why_several: str = setting("", "Why more than one cluster was needed.")
     used_clusters: str = setting("", "The clusters used, for the column.")
     cost: Cost = setting({}, "What it costs.")
+    spent: Items[Spent] = setting((), "What parts that have ended cost, by month and cluster.")
+    quota: str = setting("", "The FleetQuota that it is counted in.")
+    run_time: Duration | None = setting(
+        None, "How long it is expected to run; absent where not known."
+    )
     conditions: Items[Condition] = setting(
         (), "Placed, Held, Committed.", json_schema_extra=by_key("type")
     )

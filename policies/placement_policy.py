@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from policies.base import LATER, REQUIRED, Items, Model, by_key, setting
-from policies.parts import Selector, Toleration
-from policies.scalars import Duration, PerHour, Share
+from policies.parts import Budget, Selector, Toleration
+from policies.scalars import Duration, PerHour, ResourceAmount, Share
 
 Mode = Literal["One", "Split"]
 Network = Literal["ParameterPlane", "DataPlane", "None"]
+WhenTooDear = Literal["Queue", "Refuse"]
+MOST_PODS: Final = 2**31 - 1
+"""Kubernetes counts pods in 32 bits."""
 
 
 class Tier(Model):
@@ -40,7 +43,13 @@ class RoleRule(Model):
     name: str = setting(REQUIRED, "Name of the role, e.g. worker.")
     network: Network | None = setting(None, "Network between its pods; absent as for the gang.")
     unit: int | None = setting(
-        None, "Pods of the role that stay together; absent as for the gang.", ge=1
+        None, "Pods of the role that stay together; absent as for the gang.", ge=1, le=MOST_PODS
+    )
+    min: int | None = setting(
+        None,
+        f"Fewest pods of the role to run with; absent as for the gang. {LATER}",
+        ge=1,
+        le=MOST_PODS,
     )
     tiers: Items[str] = setting((), "Only these tiers, by name; empty means all.")
 
@@ -58,7 +67,17 @@ class Gang(Model):
     )
     max_clusters: int = setting(2, "Most clusters that mode Split may use.", ge=1, le=64)
     unit: int = setting(
-        1, "Pods that stay together in one block, e.g. one tensor-parallel group.", ge=1
+        1,
+        "Pods that stay together in one block, e.g. one tensor-parallel group.",
+        ge=1,
+        le=MOST_PODS,
+    )
+    min: int | None = setting(
+        None,
+        "Fewest pods that an elastic workload runs with, in whole units, where not all find room; "
+        f"absent means all or none. {LATER}",
+        ge=1,
+        le=MOST_PODS,
     )
     index_mode: Literal["Global", "Offset"] = setting(
         "Global",
@@ -71,19 +90,57 @@ class Gang(Model):
     )
 
 
+class Checkpoint(Model):
+    """How much work an interruption costs."""
+
+    every: Duration = setting("30m", "How often the workload saves its state.")
+    restart: Duration = setting("5m", "How long it takes to go on from there.")
+
+
 class Objective(Model):
-    """What a placement may cost."""
+    """What a placement may cost, and when it should be done."""
 
     max_price: PerHour | None = setting(
         None,
         "Ceiling for the whole workload, e.g. 120 USD/h; clusters without a known price are then "
         "left out.",
     )
+    when_too_dear: WhenTooDear = setting(
+        "Queue",
+        "What becomes of a workload that fits only above the ceiling: it waits for lower prices, "
+        f"or is refused. {LATER}",
+    )
+    budget: Budget | None = setting(
+        None,
+        "What all workloads under this policy may cost together; absent means only what their "
+        f"quota may. {LATER}",
+    )
     spot: Literal["Never", "Allowed", "Preferred"] = setting(
         "Never",
-        "Whether spot offers count; Preferred takes them where they cost no more than others.",
+        "Whether spot offers count; Preferred takes them where they cost no more than others, "
+        "interruptions included.",
     )
-    deadline: Duration | None = setting(None, f"When it should be done. {LATER}")
+    checkpoint: Checkpoint = setting({}, "What an interruption, by spot or for other work, costs.")
+    run_time: Duration | None = setting(
+        None,
+        "Expected run time of workloads that have neither the annotation fleet.dev/run-time nor "
+        f"activeDeadlineSeconds; absent means that it is not known. {LATER}",
+    )
+    deadline: Duration | None = setting(
+        None, f"How long after it began to wait it should be done. {LATER}"
+    )
+
+
+class DataSet(Model):
+    """Data that the workload reads, and where copies of it are."""
+
+    name: str = setting("", "Name of it, for people.")
+    at: Items[str] = setting(
+        REQUIRED, "Networks that have a copy (networks.dataPlane of their clusters)."
+    )
+    size: ResourceAmount = setting(
+        REQUIRED, "How much is read from there by a cluster of another network, e.g. 500Gi."
+    )
 
 
 class Failover(Model):
@@ -116,7 +173,10 @@ class PlacementPolicySpec(Model):
         "One", "One keeps a workload in one cluster, Split may divide it among several."
     )
     gang: Gang = setting({}, "Which pods belong together.")
-    objective: Objective = setting({}, "What it may cost.")
+    objective: Objective = setting({}, "What it may cost, and when it should be done.")
+    data: Items[DataSet] = setting(
+        (), f"Data it reads; clusters that have to fetch it cost what PriceBooks say. {LATER}"
+    )
     failover: Failover = setting({}, "What happens when a cluster is lost.")
 
     @property

@@ -22,7 +22,7 @@ class Offer(Model):
     instance_type: str = setting(
         "", "Type of node it is for (label node.kubernetes.io/instance-type); empty means any."
     )
-    billing: Billing = setting("OnDemand", "How it is paid for; Owned costs nothing per hour.")
+    billing: Billing = setting("OnDemand", "How it is paid for; Owned alone costs nothing.")
     per_hour: Amount | None = setting(
         None, 'Price for an hour, e.g. "98.32"; must be absent where it is Owned.'
     )
@@ -31,7 +31,8 @@ class Offer(Model):
     )
     interruptions_per_hour: Amount | None = setting(
         None,
-        f'Expected interruptions of a spot node per hour, e.g. "0.04". {LATER}',
+        'Expected interruptions of a spot node per hour, e.g. "0.04"; what they cost is added to '
+        "its price where offers are compared. Absent counts as none.",
     )
     as_of: Time | None = setting(
         None, "When the price was true; absent means that it does not age, as in a contract."

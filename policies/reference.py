@@ -9,7 +9,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from policies.registry import kinds
-from policies.scalars import AMOUNT_PATTERN, DURATION_PATTERN, RATE_PATTERN, SHARE_PATTERN
+from policies.scalars import (
+    AMOUNT_PATTERN,
+    DURATION_PATTERN,
+    MONEY_PATTERN,
+    RATE_PATTERN,
+    SHARE_PATTERN,
+)
 from policies.schema import GROUP_VERSION, for_editors
 
 if TYPE_CHECKING:
@@ -22,6 +28,7 @@ Object = dict[str, Any]
 _WORDS: Final = {
     DURATION_PATTERN: "duration",
     RATE_PATTERN: "price",
+    MONEY_PATTERN: "sum",
     AMOUNT_PATTERN: "amount",
     SHARE_PATTERN: "share",
 }
@@ -32,8 +39,9 @@ The kinds of `{GROUP_VERSION}`, field by field. This page is made from the model
 `scripts/generate-reference`; `kubectl explain` shows the same.
 
 A field that is left out has the default given here. A field that is not listed is an error.
-Durations are written `30s`, `10m`, `1h30m`; prices `"120 USD/h"`; amounts of money `"98.32"`;
-shares `80%`; quantities and selectors as everywhere in Kubernetes.
+Durations are written `30s`, `10m`, `1h30m`; prices `"120 USD/h"`; sums of money `"2000 USD"`, and
+amounts whose currency stands elsewhere `"98.32"`; shares `80%`; quantities and selectors as
+everywhere in Kubernetes.
 
 Editors check files against [the schemas](schemas): begin a file with
 `# yaml-language-server: $schema=PATH/placementpolicy.json`.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from policies import checks
+from policies import checks, quota_checks, quota_relations
 from policies.cluster import Cluster
+from policies.fleet_quota import FleetQuota
 from policies.kind import AGE, Kind, column
+from policies.lending_policy import LendingPolicy
 from policies.placement import Placement
 from policies.placement_policy import PlacementPolicy
 from policies.price_book import PriceBook
@@ -51,9 +53,47 @@ PRICE_BOOK: Final = Kind(
     plural="pricebooks",
     namespaced=False,
     check=checks.price_book,
+    relation=checks.price_ages,
     columns=(
         column("Currency", ".spec.currency", "Currency of its prices."),
         column("Max-Age", ".spec.maxAge", "When a price counts as unknown."),
+        AGE,
+    ),
+)
+FLEET_QUOTA: Final = Kind(
+    FleetQuota,
+    plural="fleetquotas",
+    namespaced=False,
+    short_names=("fq",),
+    check=quota_checks.fleet_quota,
+    relation=quota_relations.fleet_quota,
+    in_use=quota_relations.quota_in_use,
+    columns=(
+        column("Parent", ".spec.parent", "The quota above it."),
+        column("Guaranteed", ".status.summary.guaranteed", "What it can always have."),
+        column("Limit", ".status.summary.limit", "Most that it may use."),
+        column("Used", ".status.summary.used", "In use."),
+        column("Borrowed", ".status.summary.borrowed", "In use above what is guaranteed."),
+        column("Lent", ".status.summary.lent", "Guaranteed, and used by others."),
+        column("Waiting", ".status.waiting", "Workloads that wait.", type="integer"),
+        column("Spent", ".status.summary.spent", "Money spent this month.", priority=1),
+        column("Budget", ".spec.budget.perMonth", "Ceiling per month.", priority=1),
+        AGE,
+    ),
+)
+LENDING_POLICY: Final = Kind(
+    LendingPolicy,
+    plural="lendingpolicies",
+    namespaced=False,
+    short_names=("lp",),
+    check=quota_checks.lending_policy,
+    relation=quota_relations.lending_policy,
+    columns=(
+        column("From", ".spec.from.quota", "The quota that lends."),
+        column("To", ".spec.to[0].quota", "The quota that may borrow first."),
+        column("Term", ".spec.term.max", "How long a loan runs."),
+        column("Notice", ".spec.term.notice", "Time to save work when it is called back."),
+        column("Lent", ".status.lent", "What is on loan."),
         AGE,
     ),
 )
@@ -76,7 +116,9 @@ PLACEMENT: Final = Kind(
     ),
 )
 
-KINDS: Final[tuple[Kind[Any], ...]] = (CLUSTER, PLACEMENT_POLICY, PRICE_BOOK, PLACEMENT)
+KINDS: Final[tuple[Kind[Any], ...]] = (
+    CLUSTER, PLACEMENT_POLICY, FLEET_QUOTA, LENDING_POLICY, PRICE_BOOK, PLACEMENT,
+)  # fmt: skip
 
 
 def kinds() -> tuple[Kind[Any], ...]:

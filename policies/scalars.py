@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, InstanceOf, WithJsonSchema
 
 from fleet.kube.quantity import InvalidQuantity
 from fleet.kube.quantity import Quantity as ExactQuantity
+from policies.currencies import CODES
 
 MICRO: Final = 10**6
 _PLACES: Final = 6
@@ -23,10 +24,13 @@ _MOST_DIGITS: Final = 12
 
 DURATION_PATTERN: Final = r"^([0-9]+(ms|s|m|h))+$"
 AMOUNT_PATTERN: Final = rf"^[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_PLACES}}})?$"
+MONEY_PATTERN: Final = rf"^[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_PLACES}}})? [A-Z]{{3}}$"
 RATE_PATTERN: Final = rf"^[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_PLACES}}})? [A-Z]{{3}}/h$"
 SHARE_PATTERN: Final = r"^(100|[0-9]{1,2})%$"
 _CURRENCY: Final = r"^[A-Z]{3}$"
 _QUANTITY: Final = r"^[+]?[0-9.]+([eEinumkKMGTP]*[-+]?[0-9]*)$"
+MOST: Final = 2**63 - 1
+"""The largest whole number that every client of the API can hold."""
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
@@ -47,6 +51,10 @@ def parse_amount(value: Any) -> int:
     """`98.32` to 98_320_000 millionths; ValueError says what to write."""
     if not isinstance(value, str):
         raise ValueError(f'{_shown(value)} must be a text, so that it stays exact: "98.32"')
+    if re.fullmatch(rf"0*[0-9]{{{_MOST_DIGITS + 1},}}(\.[0-9]*)?", value):
+        raise ValueError(
+            f'"{value}" is more than can be counted: at most {_MOST_DIGITS} digits before the point'
+        )
     if re.fullmatch(AMOUNT_PATTERN, value) is None:
         reason = "may not be negative" if value.startswith("-") else "is no amount of money"
         raise ValueError(f'"{value}" {reason}, write e.g. "98.32" (at most {_PLACES} places)')
@@ -71,12 +79,35 @@ def parse_rate(value: Any) -> Rate:
         raise ValueError(f'{_shown(value)} needs a currency, e.g. "{_number(value)} USD/h"')
     if re.fullmatch(AMOUNT_PATTERN, value):
         raise ValueError(f'"{value}" needs a currency, e.g. "{value} USD/h"')
-    if re.fullmatch(RATE_PATTERN, value) is None:
-        if re.fullmatch(r"[0-9.]+ [A-Z]{3}", value):
-            raise ValueError(f'"{value}" needs a time, e.g. "{value}/h"')
+    amount, space, currency = value.removesuffix("/h").partition(" ")
+    if not space or re.fullmatch(_CURRENCY, currency) is None:
         raise ValueError(f'"{value}" is no price, write e.g. "120 USD/h"')
-    amount, currency = value.removesuffix("/h").split(" ")
-    return Rate(parse_amount(amount), currency)
+    if not value.endswith("/h"):
+        raise ValueError(f'"{value}" needs a time, e.g. "{value}/h"')
+    return Rate(parse_amount(amount), parse_currency(currency))
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """Millionths of `currency`."""
+
+    micro: int
+    currency: str
+
+    def __str__(self) -> str:
+        return f"{amount_text(self.micro)} {self.currency}"
+
+
+def parse_money(value: Any) -> Money:
+    """`200000 USD`; ValueError says what to write."""
+    if not isinstance(value, str):
+        raise ValueError(f'{_shown(value)} needs a currency, e.g. "{_number(value)} USD"')
+    if re.fullmatch(AMOUNT_PATTERN, value):
+        raise ValueError(f'"{value}" needs a currency, e.g. "{value} USD"')
+    amount, space, currency = value.partition(" ")
+    if not space or re.fullmatch(_CURRENCY, currency) is None:
+        raise ValueError(f'"{value}" is no sum of money, write e.g. "200000 USD"')
+    return Money(parse_amount(amount), parse_currency(currency))
 
 
 def parse_share(value: Any) -> int:
@@ -89,6 +120,8 @@ def parse_share(value: Any) -> int:
 def parse_currency(value: Any) -> str:
     if not isinstance(value, str) or re.fullmatch(_CURRENCY, value) is None:
         raise ValueError(f'{_shown(value)} is no currency, write its three letters, e.g. "USD"')
+    if value not in CODES:
+        raise ValueError(f'"{value}" is no currency there is (ISO 4217), write e.g. "USD"')
     return value
 
 
@@ -101,6 +134,17 @@ def parse_quantity(value: Any) -> ExactQuantity:
         return ExactQuantity.parse(value)
     except InvalidQuantity:
         raise ValueError(f'"{value}" is no quantity, write e.g. "500m", "4" or "16Gi"') from None
+
+
+def parse_resource_amount(value: Any) -> ExactQuantity:
+    """A quantity of something that is there: not negative, and no more than clients can hold."""
+    quantity = parse_quantity(value)
+    if quantity.nano < 0:
+        raise ValueError(f"{_shown(value)} may not be negative")
+    # Larger ones with a binary suffix are read as the largest there is, as API servers do.
+    if quantity.value >= MOST:
+        raise ValueError(f"{_shown(value)} is more than can be counted: it must be below 2^63 - 1")
+    return quantity
 
 
 def parse_time(value: Any) -> datetime:
@@ -156,17 +200,18 @@ Duration = Annotated[
 Amount = Annotated[int, BeforeValidator(parse_amount), _text(AMOUNT_PATTERN)]
 PerHour = Annotated[InstanceOf[Rate], BeforeValidator(parse_rate), _text(RATE_PATTERN)]
 Share = Annotated[int, BeforeValidator(parse_share), _text(SHARE_PATTERN)]
+Sum = Annotated[InstanceOf[Money], BeforeValidator(parse_money), _text(MONEY_PATTERN)]
 Currency = Annotated[str, BeforeValidator(parse_currency), _text(_CURRENCY)]
-Quantity = Annotated[
-    InstanceOf[ExactQuantity],
-    BeforeValidator(parse_quantity),
-    WithJsonSchema(
-        {
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": _QUANTITY,
-            "x-kubernetes-int-or-string": True,
-        }
-    ),
+_QUANTITY_SCHEMA: Final = WithJsonSchema(
+    {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "pattern": _QUANTITY,
+        "x-kubernetes-int-or-string": True,
+    }
+)
+Quantity = Annotated[InstanceOf[ExactQuantity], BeforeValidator(parse_quantity), _QUANTITY_SCHEMA]
+ResourceAmount = Annotated[
+    InstanceOf[ExactQuantity], BeforeValidator(parse_resource_amount), _QUANTITY_SCHEMA
 ]
 Time = Annotated[
     InstanceOf[datetime],

@@ -7,17 +7,21 @@ schema, its printer columns and whether it has a status subresource; it comes fr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fleet.kube import builtin
+from fleet.kube.resources import GroupVersionResource
 from fleet.kube.schema import schema_for
 from fleet.kube.schema.documents import structural_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from fleet.apiserver.scales import ScalePaths
-    from fleet.kube.resources import GroupVersionResource, Resource
+    from fleet.kube.resources import Resource
     from fleet.kube.schema import Schema
 
 
@@ -25,8 +29,8 @@ if TYPE_CHECKING:
 class CustomKind:
     """A kind that Kubernetes does not have of its own.
 
-    `rules` say what a schema cannot. `ending` kinds are being removed: their objects may go, and
-    none may come.
+    `rules` say what a schema cannot, `relations` what one object cannot. `ending` kinds are being
+    removed: their objects may go, and none may come.
     """
 
     resource: Resource
@@ -36,6 +40,7 @@ class CustomKind:
     rules: Rules | None = None
     scale: ScalePaths | None = None
     ending: bool = False
+    relations: Relations | None = None
 
     @property
     def schema(self) -> Schema:
@@ -53,6 +58,29 @@ class Rules(Protocol):
 
     def validate_status(self, obj: dict[str, Any]) -> None:
         """Raises Invalid naming each wrong field of the status that was written."""
+
+
+Others = Callable[[GroupVersionResource], Iterable[dict[str, Any]]]
+"""Lists the objects there are of a resource, as they are when a write is made."""
+
+
+class Relations(Protocol):
+    """What objects of a custom kind must be in accord with: others, of any kind, and the time."""
+
+    def validate(
+        self,
+        obj: dict[str, Any],
+        old: dict[str, Any] | None,
+        others: Others,
+        *,
+        now: datetime,
+    ) -> None:
+        """Raises Invalid naming each wrong field; `obj` is sound by itself, and `old` is None for a
+        create. Called again when the write's turn has come, so that two writes at once cannot
+        contradict each other."""
+
+    def release(self, obj: dict[str, Any], others: Others) -> None:
+        """Raises an ApiError while the object may not be deleted."""
 
 
 class Kinds:
@@ -73,6 +101,11 @@ class Kinds:
 
     def custom(self, gvr: GroupVersionResource) -> CustomKind | None:
         return self._custom.get(gvr)
+
+    def row(self, gvr: GroupVersionResource) -> Resource | None:
+        """The row of a resource, custom or built in."""
+        kind = self._custom.get(gvr)
+        return builtin.resource(gvr) if kind is None else kind.resource
 
     def schema(self, resource: Resource) -> Schema | None:
         """The schema of a resource's objects; None when nothing is known of them."""

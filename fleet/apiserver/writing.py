@@ -11,12 +11,10 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import orjson
-
 from fleet.apiserver import deletion, refusals, strategies
+from fleet.apiserver.guards import Guards, all_of, is_marked
 from fleet.errors import (
     AlreadyExists,
-    BadRequest,
     Conflict,
     Forbidden,
     NotFound,
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Request, UserInfo
     from fleet.store.entry import Entry
-    from fleet.store.objects import Guard, Lookup, ObjectStore
+    from fleet.store.objects import ObjectStore
 
 Object = dict[str, Any]
 
@@ -92,7 +90,7 @@ class Writer:
         self._uid = uid
         self._random = random
         self._admission = admission
-        self._namespaces = namespaces
+        self._guards = Guards(kinds, now=now, namespaces=namespaces)
         self._immortal = frozenset(immortal)
 
     # -- create
@@ -121,17 +119,20 @@ class Writer:
         warnings: tuple[str, ...] = (),
     ) -> Written:
         """Create a decoded object. Raises as `create`."""
-        guard = self._namespace_guard(resource, obj, namespace)
-        if guard is not None:
-            guard(self._store.get)
+        in_namespace = self._guards.of_namespace(resource, obj, namespace)
+        if in_namespace is not None:
+            in_namespace(self._store.look())
         for attempt in range(NAME_ATTEMPTS):
             new = self._created(obj, namespace, resource)
             new = await self._admit(resource, new, None, user)
+            related = self._guards.of_relations(resource, new, None)
+            if related is not None:
+                related(self._store.look())
             try:
                 if dry_run:
                     self._refuse_taken(resource, new)
                     return Written(_unstored(new), created=True, warnings=warnings)
-                entry = await self._store.create(resource, new, guard=guard)
+                entry = await self._store.create(resource, new, guard=all_of(in_namespace, related))
             except AlreadyExists as error:
                 metadata = obj.get("metadata") or {}
                 if metadata.get("name"):
@@ -173,33 +174,9 @@ class Writer:
     def _taken(self, resource: Resource, obj: Object, error: AlreadyExists) -> AlreadyExists:
         metadata = obj["metadata"]
         present = self._store.get(resource, metadata.get("namespace", ""), metadata["name"])
-        if present is None or not _is_marked(present):
+        if present is None or not is_marked(present):
             return error
         return refusals.being_deleted(error)
-
-    def _namespace_guard(self, resource: Resource, obj: Object, namespace: str) -> Guard | None:
-        """What refuses a create whose namespace is not there or goes away, at the moment when
-        the object is stored; None where there is nothing to look at."""
-        namespaces = self._namespaces
-        if not resource.namespaced or namespaces is None:
-            return None
-        metadata = obj.get("metadata") or {}
-        given = metadata.get("namespace")
-        if given and given != namespace:
-            raise BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
-        name = str(metadata.get("name") or metadata.get("generateName") or "Unknown")
-
-        def guard(look: Lookup) -> None:
-            found = look(namespaces, "", namespace)
-            if found is None:
-                raise NotFound.of(group="", resource="namespaces", name=namespace)
-            if _is_marked(found):
-                raise refusals.terminating(resource, name=name, namespace=namespace)
-
-        return guard
 
     # -- update and patch
 
@@ -330,6 +307,11 @@ class Writer:
         finished = deletion.is_finished(updated, old)
         if not finished and defaults.is_unchanged(updated, old):
             return old
+        related = None
+        if not (finished or target.subresource):
+            related = self._guards.of_relations(resource, updated, old)
+        if related is not None:
+            related(self._store.look())
         updated["metadata"]["resourceVersion"] = str(entry.revision)
         if dry_run:
             return updated
@@ -338,7 +320,7 @@ class Writer:
                 resource, namespace=entry.namespace, name=entry.name, expected=entry.revision
             )
             return updated
-        stored = await self._store.update(resource, updated, expected=entry.revision)
+        stored = await self._store.update(resource, updated, expected=entry.revision, guard=related)
         return stored.parse()
 
     # -- delete
@@ -374,6 +356,9 @@ class Writer:
         for attempt in range(CONFLICT_ATTEMPTS):
             refusals.check_delete(resource, entry, options)
             obj = entry.parse()
+            needed = self._guards.of_release(resource, obj)
+            if needed is not None:
+                needed(self._store.look())
             outcome = deletion.begin(resource, obj, options, now=self._now())
             if options.dry_run or (not outcome.gone and outcome.obj == obj):
                 return outcome
@@ -384,9 +369,12 @@ class Writer:
                         namespace=entry.namespace,
                         name=entry.name,
                         expected=entry.revision,
+                        guard=needed,
                     )
                     return outcome
-                stored = await self._store.update(resource, outcome.obj, expected=entry.revision)
+                stored = await self._store.update(
+                    resource, outcome.obj, expected=entry.revision, guard=needed
+                )
             except Conflict:
                 if attempt == CONFLICT_ATTEMPTS - 1:
                     raise
@@ -423,12 +411,6 @@ class Writer:
         for admission in self._admission:
             obj = await admission.admit(resource, obj, old, user)
         return obj
-
-
-def _is_marked(entry: Entry) -> bool:
-    metadata = entry.metadata
-    # an annotation may be called that as well
-    return b'"deletionTimestamp":' in metadata and "deletionTimestamp" in orjson.loads(metadata)
 
 
 def _unstored(obj: Object) -> Object:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import orjson
 
@@ -25,15 +25,14 @@ from fleet.store.collection import Collection
 from fleet.store.entry import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from fleet.kube.resources import Resource
     from fleet.store.backend import Backend
     from fleet.store.sequencer import Sequencer
 
-    Lookup = Callable[[Resource, str, str], Entry | None]
-    Guard = Callable[[Lookup], None]
+    Guard = Callable[["Lookup"], None]
 
 MODIFIED_MEANWHILE = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -131,6 +130,10 @@ class ObjectStore:
     def get(self, resource: Resource, namespace: str, name: str) -> Entry | None:
         return self.collection(resource).get(namespace, name)
 
+    def look(self) -> Lookup:
+        """What a guard would be given for a write whose turn were now."""
+        return _Pending(self)
+
     # -- writing
 
     async def create(
@@ -139,30 +142,45 @@ class ObjectStore:
         """Store a new object.
 
         `guard` is called when the write's turn has come, with a look at the state it would be
-        made in; what it raises refuses the write. Raises AlreadyExists, StoreError.
+        made in; what it raises refuses the write. It takes no time. Raises AlreadyExists,
+        StoreError.
         """
         metadata = obj["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         return await self._submit(_Write(self.collection(resource), key, obj=obj, guard=guard))
 
-    async def update(self, resource: Resource, obj: dict[str, Any], *, expected: Revision) -> Entry:
-        """Replace an object whose revision still is `expected`.
+    async def update(
+        self,
+        resource: Resource,
+        obj: dict[str, Any],
+        *,
+        expected: Revision,
+        guard: Guard | None = None,
+    ) -> Entry:
+        """Replace an object whose revision still is `expected`; `guard` as for a create.
 
         Raises NotFound, Conflict when it changed meanwhile, StoreError.
         """
         metadata = obj["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         return await self._submit(
-            _Write(self.collection(resource), key, obj=obj, expected=expected)
+            _Write(self.collection(resource), key, obj=obj, expected=expected, guard=guard)
         )
 
     async def delete(
-        self, resource: Resource, *, namespace: str, name: str, expected: Revision
+        self,
+        resource: Resource,
+        *,
+        namespace: str,
+        name: str,
+        expected: Revision,
+        guard: Guard | None = None,
     ) -> Entry:
         """Remove an object whose revision still is `expected`; returns its last state, under
-        the revision of the deletion. Raises NotFound, Conflict, StoreError."""
+        the revision of the deletion; `guard` as for a create. Raises NotFound, Conflict,
+        StoreError."""
         return await self._submit(
-            _Write(self.collection(resource), (namespace, name), expected=expected)
+            _Write(self.collection(resource), (namespace, name), expected=expected, guard=guard)
         )
 
     async def rewrite(
@@ -279,6 +297,16 @@ class ObjectStore:
             write.settle(outcome)
 
 
+class Lookup(Protocol):
+    """A look at the state in which a write would be made."""
+
+    def __call__(self, resource: Resource, namespace: str, name: str, /) -> Entry | None:
+        """The object of this name."""
+
+    def entries(self, resource: Resource) -> Iterator[Entry]:
+        """All objects of the resource, in no order."""
+
+
 class _State(Enum):
     NEW = "is not open yet"
     OPEN = "is open"
@@ -358,19 +386,28 @@ class _Pending:
         self._store = store
         self._changed: dict[tuple[str, str, str], Entry | None] = {}
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Entry | None:
+    def __call__(self, resource: Resource, namespace: str, name: str, /) -> Entry | None:
         key = (resource.gvr.group_resource, namespace, name)
         if key in self._changed:
             return self._changed[key]
         return self._store.get(resource, namespace, name)
+
+    def entries(self, resource: Resource) -> Iterator[Entry]:
+        kind = resource.gvr.group_resource
+        for entry in self._store.collection(resource).snapshot().entries():
+            if (kind, entry.namespace, entry.name) not in self._changed:
+                yield entry
+        for (changed, _, _), after in self._changed.items():
+            if changed == kind and after is not None:
+                yield after
 
     def prepare(self, write: _Write, revision: Revision) -> Entry | Exception:
         """The write's entry, or why it cannot be made."""
         resource = write.collection.resource
         try:
             if write.guard is not None:
-                write.guard(self.get)
-            entry = write.entry(self.get(resource, *write.key), revision)
+                write.guard(self)
+            entry = write.entry(self(resource, *write.key), revision)
         except Exception as error:  # told to the one who asked, who alone may have caused it
             return error
         key = (resource.gvr.group_resource, *write.key)

@@ -10,6 +10,7 @@ import pytest
 
 from fleet.errors import AlreadyExists, Conflict, Forbidden, NotFound, StoreError
 from fleet.kube.resources import GroupVersionResource, Resource
+from fleet.store.entry import Entry
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from fleet.store.backend import Backend
     from fleet.store.collection import Event
-    from fleet.store.entry import Entry
+    from fleet.store.objects import Lookup
 
     Start = Callable[[], Any]
 
@@ -190,7 +191,7 @@ async def test_in_a_batch_each_write_meets_what_the_one_before_left(start: Start
 async def test_a_guard_looks_at_the_moment_of_the_write(start: Start) -> None:
     """A namespace removed by a write of the same batch is gone for what comes after it."""
 
-    def in_its_namespace(look: Callable[[Resource, str, str], Entry | None]) -> None:
+    def in_its_namespace(look: Lookup) -> None:
         if look(SPACES, "", "payments") is None:
             raise Forbidden("no such namespace")
 
@@ -206,6 +207,36 @@ async def test_a_guard_looks_at_the_moment_of_the_write(start: Start) -> None:
         assert before.name == "before"
         assert isinstance(after, Forbidden)
         assert keys(store) == ["before"]
+
+
+async def test_a_guard_sees_all_objects_as_the_writes_before_it_leave_them(start: Start) -> None:
+    """Of writes of one batch that each need the others' absence, the first is made; so it is with
+    replacing and deleting."""
+    seen: list[list[str]] = []
+
+    def alone(look: Lookup) -> None:
+        seen.append(sorted(entry.name for entry in look.entries(MAPS)))
+        if len(seen[-1]) > 1:
+            raise Forbidden("one too many")
+
+    async with start() as store:
+        first = await store.create(MAPS, config("a"))
+        outcomes = await asyncio.gather(
+            store.create(MAPS, config("b"), guard=alone),
+            store.create(MAPS, config("c"), guard=alone),
+            store.update(MAPS, config("a", "2"), expected=first.revision, guard=alone),
+            store.delete(
+                MAPS, namespace="payments", name="a", expected=first.revision, guard=alone
+            ),
+            store.delete(MAPS, namespace="payments", name="a", expected=first.revision),
+            store.create(MAPS, config("d"), guard=alone),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in outcomes] == [
+            Entry, Forbidden, Forbidden, Forbidden, Entry, Entry,
+        ]  # fmt: skip
+        assert seen == [["a"], ["a", "b"], ["a", "b"], ["a", "b"], ["b"]]
+        assert sorted(entry.name for entry in store.look().entries(MAPS)) == ["b", "d"]
 
 
 async def test_a_write_that_cannot_be_encoded_spoils_no_other(start: Start) -> None:

@@ -138,7 +138,14 @@ def test_the_sketches_are_taken_by_a_real_api_server_too(definitions, east, kube
 async def served(tmp_path):
     """A kernel with the kinds on a port of loopback; gives a kubeconfig that leads there."""
     custom = [
-        CustomKind(k.resource, k.openapi, columns=k.columns, status=k.status, rules=k.rules)
+        CustomKind(
+            k.resource,
+            k.openapi,
+            columns=k.columns,
+            status=k.status,
+            rules=k.rules,
+            relations=k.relations,
+        )
         for k in policies.kinds()
     ]
 

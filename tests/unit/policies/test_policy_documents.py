@@ -40,7 +40,8 @@ def test_every_field_is_described_in_one_sentence(kind):
 
 @KINDS
 def test_every_field_of_a_spec_has_a_default_or_may_be_left_out_or_is_needed_with_its_parent(kind):
-    assert "spec" not in kind.schema.get("required", ()) or not kind.written_by_users
+    needed = kind.schema["properties"]["spec"].get("required", ())
+    assert ("spec" in kind.schema.get("required", ())) is bool(needed)
     for path, node in nodes(kind.schema):
         for needed in node.get("required", ()):
             assert "default" not in node["properties"][needed], f"{path}.{needed}"

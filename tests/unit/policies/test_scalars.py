@@ -52,7 +52,8 @@ def test_an_amount_reads_back_as_it_was(micro):
         ("1,5", '"1,5" is no amount of money'),
         ("1e3", "is no amount of money"),
         ("0.0000001", r"is no amount of money, write e.g. \"98.32\" \(at most 6 places\)"),
-        ("9" * 13, "is no amount of money"),
+        ("9" * 13, "is more than can be counted: at most 12 digits"),
+        ("9" * 13 + ".5", "is more than can be counted"),
     ],
 )
 def test_amounts_that_are_not_taken(value, message):
@@ -74,7 +75,8 @@ def test_rates():
         ("12 USD", '"12 USD" needs a time, e.g. "12 USD/h"'),
         ("$12/h", r'"\$12/h" is no price, write e.g. "120 USD/h"'),
         ("12 usd/h", "is no price"),
-        ("-12 USD/h", "is no price"),
+        ("-12 USD/h", '"-12" may not be negative'),
+        ("12 USX/h", r'"USX" is no currency there is \(ISO 4217\), write e.g. "USD"'),
         ("12 USD/d", "is no price"),
     ],
 )

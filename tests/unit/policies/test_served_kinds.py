@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from datetime import UTC, datetime
 
@@ -31,7 +32,14 @@ def now():
 @pytest.fixture
 async def call():
     custom = [
-        CustomKind(k.resource, k.openapi, columns=k.columns, status=k.status, rules=k.rules)
+        CustomKind(
+            k.resource,
+            k.openapi,
+            columns=k.columns,
+            status=k.status,
+            rules=k.rules,
+            relations=k.relations,
+        )
         for k in policies.kinds()
     ]
     uids = (f"uid-{number}" for number in range(1000))
@@ -187,6 +195,136 @@ async def test_placements_can_be_found_by_their_workload(call):
         assert (await call("POST", where, placement(name, uid)))[0] == 201
     _, found = await call("GET", where, query=[("fieldSelector", "spec.workload.uid=u2")])
     assert [each["metadata"]["name"] for each in found["items"]] == ["job-b"]
+
+
+# -- what objects must be in accord with
+
+QUOTAS = f"{ROOT}/fleetquotas"
+
+
+def quota(name, **spec):
+    return {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "FleetQuota", "metadata": {"name": name},
+        "spec": spec,
+    }  # fmt: skip
+
+
+def h200(guaranteed):
+    return [{"name": "nvidia.com/gpu", "accelerator": "h200", "guaranteed": guaranteed}]
+
+
+async def causes(answering):
+    status, answer = await answering
+    assert status == 422, answer
+    return {cause["field"]: cause["message"] for cause in answer["details"]["causes"]}
+
+
+async def test_a_quota_is_judged_among_the_others(call):
+    found = await causes(call("POST", QUOTAS, quota("nlp", parent="research")))
+    assert found == {
+        "spec.parent": 'no FleetQuota is called "research" (there is none); create it first'
+    }
+    assert (await call("POST", QUOTAS, quota("research", resources=h200(8))))[0] == 201
+    assert (await call("POST", QUOTAS, quota("nlp", parent="research", resources=h200(5))))[
+        0
+    ] == 201
+    found = await causes(call("POST", QUOTAS, quota("cv", parent="research", resources=h200(4))))
+    assert list(found) == ["spec.resources[0].guaranteed"]
+    merge = "application/merge-patch+json"
+    path = f"{QUOTAS}/research"
+    found = await causes(call("PATCH", path, {"spec": {"parent": "nlp"}}, kind=merge))
+    assert list(found) == ["spec.parent"] and "research < nlp < research" in found["spec.parent"]
+    dry = [("dryRun", "All")]
+    body = {"spec": {"resources": h200(4)}}
+    assert await causes(call("PATCH", path, body, kind=merge, query=dry))
+    assert await causes(call("PUT", path, quota("research", resources=h200(4))))
+    # the status is the fleet's own, and is not judged so
+    status, _ = await call("PATCH", f"{path}/status", {"status": {"waiting": 1}}, kind=merge)
+    assert status == 200
+
+
+async def test_two_quotas_written_at_once_cannot_both_have_the_same(call):
+    await call("POST", QUOTAS, quota("research", resources=h200(8)))
+    answers = await asyncio.gather(
+        *(call("POST", QUOTAS, quota(name, parent="research", resources=h200(5))) for name in "abc")
+    )
+    assert sorted(status for status, _ in answers) == [201, 422, 422]
+
+
+async def test_two_moves_at_once_make_no_cycle(call):
+    for name in "ab":
+        await call("POST", QUOTAS, quota(name))
+    merge = "application/merge-patch+json"
+    answers = await asyncio.gather(
+        call("PATCH", f"{QUOTAS}/a", {"spec": {"parent": "b"}}, kind=merge),
+        call("PATCH", f"{QUOTAS}/b", {"spec": {"parent": "a"}}, kind=merge),
+    )
+    assert sorted(status for status, _ in answers) == [200, 422]
+
+
+async def test_a_namespace_is_counted_by_one_quota(call):
+    space = {"kind": "Namespace", "metadata": {"name": "n", "labels": {"team": "nlp", "x": "y"}}}
+    await call("POST", "/api/v1/namespaces", space)
+    by_team = {"matchLabels": {"team": "nlp"}}
+    assert (await call("POST", QUOTAS, quota("nlp", namespaces=by_team)))[0] == 201
+    found = await causes(call("POST", QUOTAS, quota("b", namespaces={"matchLabels": {"x": "y"}})))
+    assert found == {"spec.namespaces": "namespace n is counted by nlp already"}
+
+
+async def test_a_quota_with_others_below_it_is_not_deleted(call):
+    await call("POST", QUOTAS, quota("research"))
+    await call("POST", QUOTAS, quota("nlp", parent="research"))
+    status, answer = await call("DELETE", f"{QUOTAS}/research")
+    assert (status, answer["reason"]) == (403, "Forbidden")
+    assert answer["message"] == (
+        'fleetquotas.fleet.dev "research" is forbidden: below it there is nlp; delete that first, '
+        "or set another spec.parent there"
+    )
+    assert (await call("DELETE", f"{QUOTAS}/nlp"))[0] == 200
+    assert (await call("DELETE", f"{QUOTAS}/research"))[0] == 200
+
+
+async def test_a_parent_that_goes_as_its_child_comes(call):
+    await call("POST", QUOTAS, quota("research"))
+    (gone, _), (made, _) = await asyncio.gather(
+        call("DELETE", f"{QUOTAS}/research"),
+        call("POST", QUOTAS, quota("nlp", parent="research")),
+    )
+    assert (gone, made) in {(200, 422), (403, 201)}
+
+
+async def test_a_stale_price_is_refused_at_the_write(call):
+    def book(as_of):
+        offer = {"cluster": "a", "perHour": "1", "asOf": as_of}
+        return {
+            "apiVersion": "fleet.dev/v1alpha1", "kind": "PriceBook",
+            "metadata": {"name": "current"}, "spec": {"offers": [offer]},
+        }  # fmt: skip
+
+    found = await causes(call("POST", f"{ROOT}/pricebooks", book("2026-11-27T00:00:00Z")))
+    assert found == {
+        "spec.offers[0].asOf": "the price is 48h old, and one older than 24h (spec.maxAge) counts "
+        "as unknown; ask for it anew"
+    }
+    assert (await call("POST", f"{ROOT}/pricebooks", book("2026-11-28T12:00:00Z")))[0] == 201
+
+
+async def test_the_columns_of_quotas(call):
+    await call("POST", QUOTAS, quota("root"))
+    await call("POST", QUOTAS, quota("nlp", parent="root", budget={"perMonth": "5 USD"}))
+    summary = {"guaranteed": "24 h200", "limit": "40 h200", "used": "38 h200", "borrowed": "14"}
+    merge = "application/merge-patch+json"
+    status = {"summary": summary, "waiting": 1}
+    await call("PATCH", f"{QUOTAS}/nlp/status", {"status": status}, kind=merge)
+    _, table = await call("GET", QUOTAS, accept=TABLE)
+    names = [column["name"] for column in table["columnDefinitions"]]
+    row, _ = table["rows"]
+    shown = dict(zip(names, row["cells"], strict=True))
+    assert shown == {
+        "Name": "nlp", "Parent": "root", "Guaranteed": "24 h200", "Limit": "40 h200",
+        "Used": "38 h200", "Borrowed": "14", "Lent": None, "Waiting": 1, "Spent": None,
+        "Budget": "5 USD", "Age": "0s",
+    }  # fmt: skip
 
 
 async def test_the_document_is_served(call):
