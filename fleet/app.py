@@ -103,6 +103,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         await stack.enter_async_context(members)
         address = url_of(config.address, config.port)
         not_a_members = own.NotAMembers(lambda: {member.name for member in members})
+        nodes = own.NodesOfMembers(lambda: {member.name for member in members})
         fleet = own.fleet_uid(store)
         shards = Parts(fleet=fleet)
         assembly = Assembly(
@@ -126,7 +127,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             uid=_uid,
             rng=rng,
             server_address=address.removeprefix("https://"),
-            admission=(not_a_members,),
+            admission=(not_a_members, nodes),
             shards=shards,
         )
         stack.callback(shards.follow(store.collection(policies.PLACEMENT.resource)))

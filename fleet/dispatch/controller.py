@@ -27,6 +27,7 @@ from fleet.dispatch.marks import FLEET_ANNOTATION
 from fleet.dispatch.premises import NAMESPACES, PRIORITY_CLASSES, Premises, not_accepted
 from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
+from fleet.dispatch.unplaced import Unplaced
 from fleet.dispatch.waiting import Waiting
 from fleet.errors import ApiError, Conflict, TransportError
 from fleet.kube.resources import GroupVersionResource
@@ -91,6 +92,7 @@ class Dispatch:
         self._leases = Leases(now)
         self._bars = Bars(now)
         chronicle = Chronicle(store, row_of(_EVENTS), uid=uid, now=now)
+        self._unplaced = Unplaced(store, chronicle)
         self._waiting = Waiting(
             store,
             planner=planner,
@@ -134,6 +136,7 @@ class Dispatch:
                 group.create_task(
                     self._queue.work(self._reconcile, workers=_WORKERS), name="dispatch"
                 )
+                group.create_task(self._unplaced.run(), name="workloads that are not placed")
                 group.create_task(self._sweeps.work(self._sweep, workers=4), name="left-overs")
 
     def member_changed(self, name: str) -> None:
@@ -180,6 +183,7 @@ class Dispatch:
             for entry in workloads.snapshot().entries():
                 self._queue.add(Key(kind.name, *entry.key))
         stack.callback(placements.follow(self._placement_changed))
+        self._unplaced.follow(stack)
         for gvr in CARRIED:
             collection = self._store.collection(row_of(gvr))
             stack.callback(collection.follow(self._carried_changed))

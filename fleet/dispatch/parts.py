@@ -15,11 +15,13 @@ from fleet.dispatch import record as records
 from fleet.dispatch.kinds import KINDS, kind_of
 from fleet.dispatch.marks import FLEET_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL, is_pod_of
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_NAMESPACE_LABEL, WORKLOAD_UID_LABEL
+from fleet.view.parts import Seat
 from fleet.view.projection import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from fleet.dispatch.record import Record
     from fleet.store.collection import Collection, Event
     from fleet.store.entry import Entry
     from fleet.view.parts import Standing
@@ -63,6 +65,7 @@ class Parts:
         self._fleet = fleet
         self._shards: dict[_Shard, Workload] = {}
         self._of: dict[str, list[_Shard]] = {}
+        self._seats: dict[Workload, Seat] = {}
         self.follower: Callable[[str, Workload, Object, bool], None] = _nobody
 
     # -- the record
@@ -104,10 +107,14 @@ class Parts:
         self._drop(workload.uid)
         self._of[workload.uid] = keys
         self._shards |= dict.fromkeys(keys, workload)
+        if (seat := _seat(record, workload.name)) is not None:
+            self._seats[workload] = seat
 
     def _drop(self, uid: str) -> None:
         for key in self._of.pop(uid, ()):
-            self._shards.pop(key, None)
+            workload = self._shards.pop(key, None)
+            if workload is not None:
+                self._seats.pop(workload, None)
 
     def of_shard(self, cluster: str, kind: str, namespace: str, shard: str) -> Workload | None:
         """The workload of that kind whose shard this is, by the record."""
@@ -182,6 +189,10 @@ class Parts:
                 return Part(namespace, f"{name}.{member}")
         return None
 
+    def seat(self, kind: str, namespace: str, name: str, uid: str) -> Seat | None:
+        """Where the workload's shard may run, or runs until it is gone, if it has one alone."""
+        return self._seats.get(Workload(kind, namespace, name, uid))
+
     def seen(self, member: str, obj: Object, *, gone: bool) -> None:
         """A shard, or a pod of one, came, changed or went."""
         metadata = obj["metadata"]
@@ -192,6 +203,14 @@ class Parts:
             workload = self._with_pods(member, namespace, shard)
         if workload is not None:
             self.follower(member, workload, obj, gone)
+
+
+def _seat(record: Record, workload: str) -> Seat | None:
+    """Where the one shard is that was committed, or that is leaving and ran."""
+    placed = [Seat(each.cluster, each.name(workload)) for each in record.shards if not each.to_come]
+    leaving = [Seat(each.cluster, each.shard) for each in record.owed if each.fenced_at is None]
+    found = placed or leaving
+    return found[0] if len(found) == 1 else None
 
 
 def _says(labels: Mapping[str, str], workload: Workload) -> bool:

@@ -21,6 +21,8 @@ from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.placing import Placing
 from fleet.gateway.roots import MemberRoot, MergedRoot
+from fleet.gateway.subresources import PodSubresources
+from fleet.gateway.unplaced import Unplaced
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, UserInfo
 from fleet.view.forward import Forwarder
@@ -108,6 +110,7 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
+        own_objects = Unplaced(self.own)
         merged = MergedRoot(
             self.world,
             documents=Documents(
@@ -115,11 +118,12 @@ class Assembly:
             ),
             reads=self.reads,
             forwarder=self.forwarder,
-            own=self.own,
+            own=own_objects,
+            pods=PodSubresources(self.world, store, forwarder=self.forwarder, own=self.own),
         )
         self.roots = Roots(
             merged=merged,
-            objects=self.own,
+            objects=own_objects,
             members=MemberRoot(members.get),
             actions={"/fleet/join": Join(members), "/fleet/leave": Leave(members)},
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fleet.store.objects import ObjectStore
 
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+PODS = GroupVersionResource("", "v1", "pods")
 BUILT_IN = (
     NAMESPACES,
     GroupVersionResource("", "v1", "configmaps"),
@@ -41,7 +42,7 @@ BUILT_IN = (
     GroupVersionResource("", "v1", "events"),
     GroupVersionResource("", "v1", "limitranges"),
     GroupVersionResource("", "v1", "persistentvolumeclaims"),
-    GroupVersionResource("", "v1", "pods"),
+    PODS,
     GroupVersionResource("", "v1", "podtemplates"),
     GroupVersionResource("", "v1", "resourcequotas"),
     GroupVersionResource("", "v1", "secrets"),
@@ -161,6 +162,34 @@ class NotAMembers:
                 causes=[Cause("FieldValueInvalid", f"Invalid value: {why}", "metadata.name")],
             )
         return obj
+
+
+class NodesOfMembers:
+    """Refuses a Pod of the fleet on a node that no member has: it would wait for it for ever."""
+
+    def __init__(self, members: Callable[[], Collection[str]]) -> None:
+        self._members = members
+
+    async def admit(
+        self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, user: UserInfo
+    ) -> dict[str, Any]:
+        """Raises Invalid for a new Pod whose `spec.nodeName` is not `NODE.MEMBER`."""
+        node = obj["spec"].get("nodeName") if resource.gvr == PODS and old is None else None
+        if not node:
+            return obj
+        members = self._members()
+        head, _, member = node.rpartition(".")
+        if head and member in members:
+            return obj
+        metadata = obj["metadata"]
+        example = min(members, default="MEMBER")
+        why = (
+            f'Invalid value: "{node}": is no node of the fleet, which calls them NODE.MEMBER '
+            f"({node}.{example}); or create the pod in the member: -n "
+            f"{metadata['namespace']}.{example}"
+        )
+        causes = [Cause("FieldValueInvalid", why, "spec.nodeName")]
+        raise Invalid.of(group="", kind="Pod", name=metadata["name"], causes=causes)
 
 
 def ending_in(member: str, store: ObjectStore, rows: Iterable[Resource]) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fleet.apiserver.documents import Documents
+    from fleet.gateway.subresources import PodSubresources
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Handler
@@ -55,13 +56,16 @@ class MergedRoot:
         reads: Reads,
         forwarder: Forwarder,
         own: Handler,
+        pods: PodSubresources,
     ) -> None:
-        """`own` answers everything about the fleet's own objects."""
+        """`own` answers everything about the fleet's own objects but what its Pods' members do:
+        that is for `pods`."""
         self._world = world
         self._documents = documents
         self._reads = reads
         self._forwarder = forwarder
         self._own = own
+        self._pods = pods
 
     async def handle(self, request: Request) -> Response:
         answer = await self._documents.answer(request)
@@ -85,7 +89,8 @@ class MergedRoot:
             )
         call = self._call(request, target, resource) or self._part(request, target, resource)
         if call is None:
-            return await self._fleet(request, target, resource)
+            answer = await self._pods.answer(request, target, resource)
+            return answer or await self._fleet(request, target, resource)
         return await self._member(call)
 
     async def _openapi_v2(self, request: Request) -> Response:

@@ -125,6 +125,15 @@ class Forwarder:
             status = self._projector(call).project_status(status)
         return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(status), answer.warnings)
 
+    async def exchange(self, call: Call, obj: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send a body as it is and return the answer as the member has it: for who knows both.
+
+        Raises as `write`.
+        """
+        body = b"" if obj is None else orjson.dumps(obj)
+        answer = await self._send(call, body=body, content_type="application/json" if body else "")
+        return await self._value(call, self._projector(call), answer)
+
     async def document(self, member: MemberPort, request: Request) -> Response:
         """What the member publishes at this very path; to the caller as it is."""
         kept = ("accept", "accept-encoding", "if-none-match")

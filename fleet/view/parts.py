@@ -9,7 +9,7 @@ which it first appeared for as long as it lives, so nobody sees it twice.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from cachetools import LRUCache
 
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 Standing = Literal["Native", "Part", "Hidden"]
 
 
+class Seat(NamedTuple):
+    """Where the one shard of a fleet object is: the member, and its name there."""
+
+    member: str
+    name: str
+
+
 class Shards(Protocol):
     """The record of shards."""
 
@@ -39,6 +46,9 @@ class Shards(Protocol):
 
     def hosts(self, namespace: str) -> frozenset[str]:
         """The members that have parts of workloads of a fleet's namespace."""
+
+    def seat(self, kind: str, namespace: str, name: str, uid: str) -> Seat | None:
+        """Where the one shard of a fleet object is, once it may run; None before."""
 
     def seen(self, member: str, obj: dict[str, Any], *, gone: bool) -> None:
         """A Pod or Job came, changed or went in a member; as the member has it."""
@@ -55,6 +65,9 @@ class NoShards:
 
     def hosts(self, namespace: str) -> frozenset[str]:
         return frozenset()
+
+    def seat(self, kind: str, namespace: str, name: str, uid: str) -> Seat | None:
+        return None
 
     def seen(self, member: str, obj: dict[str, Any], *, gone: bool) -> None:
         """Nobody wants to know."""

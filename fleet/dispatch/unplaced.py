@@ -1,0 +1,80 @@
+"""Workloads of kinds that nobody carries out yet: what is told of them as soon as they are created.
+
+An Event for who looks later; `fleet.gateway.unplaced` warns whoever writes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fleet.apiserver.controllers.queue import Queue
+from fleet.dispatch.kinds import row_of
+from fleet.kube.resources import GroupVersionResource
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from fleet.dispatch.chronicle import Chronicle
+    from fleet.store.collection import Event
+    from fleet.store.objects import ObjectStore
+
+Object = dict[str, Any]
+
+BUILT_IN: Final = (
+    GroupVersionResource("apps", "v1", "daemonsets"),
+    GroupVersionResource("apps", "v1", "deployments"),
+    GroupVersionResource("apps", "v1", "replicasets"),
+    GroupVersionResource("apps", "v1", "statefulsets"),
+    GroupVersionResource("batch", "v1", "cronjobs"),
+)
+_CUSTOM_GROUPS: Final = frozenset({
+    "batch.volcano.sh", "jobset.x-k8s.io", "kubeflow.org", "leaderworkerset.x-k8s.io", "ray.io",
+    "trainer.kubeflow.org",
+})  # fmt: skip
+
+
+class _Key(NamedTuple):
+    gvr: GroupVersionResource
+    namespace: str
+    name: str
+
+
+class Unplaced:
+    """Tells an Event about each that is created."""
+
+    def __init__(self, store: ObjectStore, chronicle: Chronicle) -> None:
+        self._store = store
+        self._chronicle = chronicle
+        self._queue: Queue[_Key] = Queue("workloads that are not placed")
+
+    def follow(self, stack: ExitStack) -> None:
+        for gvr in BUILT_IN:
+            collection = self._store.collection(row_of(gvr))
+            stack.callback(collection.follow(partial(self._changed, gvr)))
+
+    def _changed(self, gvr: GroupVersionResource, event: Event) -> None:
+        if event.previous is None and not event.deleted:
+            self._queue.add(_Key(gvr, *event.entry.key))
+
+    async def run(self) -> None:
+        await self._queue.work(self._tell, workers=1)
+
+    async def _tell(self, key: _Key) -> None:
+        entry = self._store.get(row_of(key.gvr), key.namespace, key.name)
+        if entry is not None:
+            obj = entry.parse()
+            await self._chronicle.tell(obj, "Warning", "NotPlaced", why(obj["kind"], key.namespace))
+
+
+def is_unplaced(gvr: GroupVersionResource) -> bool:
+    """Whether objects of a resource are workloads that nobody carries out."""
+    return gvr in BUILT_IN or gvr.group in _CUSTOM_GROUPS
+
+
+def why(kind: str, namespace: str) -> str:
+    """What whoever made one has to know."""
+    return (
+        f"the fleet does not run a {kind} yet: it is kept, and no pods are made of it; the fleet "
+        f"runs Jobs and Pods. To run it in one member, create it there: -n {namespace}.MEMBER"
+    )
