@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -114,6 +115,7 @@ def test_a_pod_told_to_run_on_runs_on_until_it_is_deleted(run, space):
     run("-n", space, "apply", "-f", "-", stdin=text + "---\n" + job("short"))
     run("-n", space, "wait", "job/short", "--for=condition=complete", WAIT)
 
+    run("-n", space, "wait", "pods", "-l", "job-name=long", "--for=condition=Ready", WAIT)
     assert phases(run, space, "long") == ["Running", "Running"]
     run("-n", space, "delete", "job/long", "--cascade=foreground", WAIT)
     assert phases(run, space, "long") == []
@@ -159,12 +161,17 @@ def test_a_held_gang_takes_capacity_and_gives_it_back(run, space):
     waiting = "jsonpath={.status.containerStatuses[0].state.waiting.reason}=ContainerCreating"
     run("-n", space, "wait", "job/held", "--for=jsonpath={.status.active}=6", WAIT)
     run("-n", space, "wait", "pods", "-l", "job-name=held", f"--for={waiting}", WAIT)
-    run("-n", space, "apply", "-f", "-", stdin=job("late", pods=4))
-    run("-n", space, "wait", "job/late", "--for=jsonpath={.status.succeeded}=2", WAIT)
+    late = job("late", pods=4, annotations={kwok.RUN_FOR: kwok.FOREVER})
+    run("-n", space, "apply", "-f", "-", stdin=late)
+    while sorted(phases(run, space, "late")) != ["Pending", "Pending", "Running", "Running"]:
+        time.sleep(0.1)
+    without = [pod for pod in pods(run, space, "late") if "nodeName" not in pod["spec"]]
+    assert len(without) == 2
 
     run("-n", space, "patch", "job/held", "-p", '{"spec":{"activeDeadlineSeconds":1}}')
     run("-n", space, "wait", "job/held", "--for=condition=failed", WAIT)
-    run("-n", space, "wait", "job/late", "--for=condition=complete", WAIT)
+    run("-n", space, "wait", "pods", "-l", "job-name=late", "--for=condition=Ready", WAIT)
+    run("-n", space, "delete", "job/late", "--cascade=foreground", WAIT)
 
 
 def test_a_pod_does_not_wait_for_what_is_optional(run, space):
