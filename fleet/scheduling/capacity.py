@@ -165,14 +165,22 @@ class Capacity:
         """The picture with `pods` more pods in it. See `take`."""
         return self.take(kind, pods, blocks=blocks)[0]
 
+    def retake(self, taken: Taken) -> Capacity:
+        """The picture with pods on the very nodes that they took in an earlier one."""
+        return self._seated(taken, 1)
+
     def give(self, taken: Taken) -> Capacity:
         """The picture without pods that were taken off it before."""
-        request = taken.kind.request
-        changed = {
-            name: self.blocks[name].seated(request, [(at, -pods) for at, pods in seats])
-            for name, seats in taken.seats
-            if name in self.blocks
-        }
+        return self._seated(taken, -1)
+
+    def _seated(self, taken: Taken, sign: int) -> Capacity:
+        request, changed = taken.kind.request, {}
+        for name, seats in taken.seats:
+            block = self.blocks.get(name)
+            if block is not None:
+                nodes = len(block.site.nodes)
+                there = [(at, sign * pods) for at, pods in seats if at < nodes]
+                changed[name] = block.seated(request, there)
         return self._changed(changed)
 
     def released(self, kind: PodKind, pods: Mapping[str, int]) -> Capacity:

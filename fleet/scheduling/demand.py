@@ -2,7 +2,8 @@
 
 A demand is a vector per role, never one number: a workload whose pods cannot be counted is an
 error, not one that asks for none (karmada#7550). Attributes of a gang are judged once, on the gang
-(armada#4625). `selection` finds the policy, `placement` decides.
+(armada#4625). `workloads` reads the kinds, `selection`
+finds the policy, `placement` decides.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from fleet.kube.requirements import SelectorError
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.nodes import node_selector_of, tolerations_of
 from fleet.scheduling.requests import pod_request, vector
+from fleet.scheduling.workloads import kinds, read
+from policies.scalars import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.placement_policy import Network, PlacementPolicySpec
+    from fleet.scheduling.workloads import Part, Reading
+    from policies.placement_policy import Network, PlacementPolicySpec, RoleRule
 
 Object = dict[str, Any]
 
-WORKER: Final = "worker"
-KINDS: Final = (("batch/v1", "Job"), ("apps/v1", "Deployment"), ("v1", "Pod"))
+RUN_TIME_ANNOTATION: Final = "fleet.dev/run-time"
+"""On a workload: how long it is expected to run, as a duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Role:
     network: Network
     tiers: frozenset[str] = frozenset()
     """Names of the tiers it may use; empty means all."""
+    least: int | None = None
+    """Fewest pods to run with, where fewer than all will do; whole units."""
 
     @property
     def units(self) -> int:
@@ -71,6 +77,8 @@ class Demand:
     priority_class: str = ""
     indexed: bool = False
     """Whether ranks mean something to the pods (Indexed Job)."""
+    run_time_s: float | None = None
+    """How long it is expected to run; None where nobody said."""
 
     @property
     def role(self) -> Role:
@@ -82,44 +90,37 @@ class Demand:
 def demand_of(
     obj: Object, policy: PlacementPolicySpec, *, priorities: Mapping[str, int] | None = None
 ) -> Demand:
-    """What a Job, Deployment or Pod asks for. `priorities` are the values of priority classes.
+    """What a workload of a known kind asks for. `priorities` are the values of priority classes.
 
     Raises Invalid when that cannot be told or cannot hold: an unknown kind, no pods, a unit that
-    does not divide them, a role that the workload does not have, an unknown priority class.
+    does not divide them, a role that the workload does not have, an unknown priority class, pods of
+    different priority.
     """
     workload = workload_of(obj)
-    spec: Object = obj.get("spec") or {}
     causes: list[Cause] = []
-    match workload.kind:
-        case "Job":
-            pods, field = _job_pods(spec), "spec.parallelism"
-        case "Deployment":
-            pods, field = int(spec.get("replicas", 1)), "spec.replicas"
-        case "Pod":
-            pods, field = 1, "spec"
-        case _:
-            raise _invalid(workload, [Cause("FieldValueNotSupported", _cannot(workload), "kind")])
-    if pods < 1:
-        causes.append(Cause("FieldValueInvalid", "asks for no pods: nothing to place", field))
-    template = template_of(obj)
-    pod_spec: Object = template.get("spec") or {}
-    kind = _pod_kind(template, causes)
-    role = _role(policy, pods, kind, causes) if kind is not None else None
-    class_name = pod_spec.get("priorityClassName") or ""
-    priority = pod_spec.get("priority")
-    if priority is None and class_name and priorities is not None:
-        priority = priorities.get(class_name)
-        if priority is None:
-            causes.append(_unknown_priority(class_name, priorities))
-    if causes or role is None:
+    try:
+        reading = read(obj)
+    except ValueError as error:
+        raise _invalid(workload, [Cause("FieldValueInvalid", str(error), "spec")]) from error
+    if reading is None:
+        raise _invalid(workload, [Cause("FieldValueNotSupported", _cannot(workload), "kind")])
+    if reading.whole and policy.mode != "One":
+        policy = policy.model_copy(update={"mode": "One"})
+    if not reading.parts:
+        causes.append(Cause("FieldValueInvalid", "asks for no pods: nothing to place", "spec"))
+    rules = _rules(policy, [part.role for part in reading.parts], causes)
+    roles = [_role(policy, part, rules.get(part.role), causes) for part in reading.parts]
+    priority, class_name = _priority(reading.parts, priorities, causes)
+    if causes:
         raise _invalid(workload, causes)
     return Demand(
         workload=workload,
-        roles=(role,),
+        roles=tuple(role for role in roles if role is not None),
         policy=policy,
-        priority=int(priority or 0),
+        priority=priority,
         priority_class=class_name,
-        indexed=spec.get("completionMode") == "Indexed",
+        indexed=reading.indexed,
+        run_time_s=_run_time(obj, policy, reading, workload),
     )
 
 
@@ -145,20 +146,13 @@ def template_of(obj: Object) -> Object:
 def pod_kind_of(obj: Object) -> PodKind:
     """What each of its pods asks for. Raises Invalid where that cannot be read."""
     causes: list[Cause] = []
-    kind = _pod_kind(template_of(obj), causes)
+    kind = _pod_kind(template_of(obj), "spec.template", causes)
     if kind is None:
         raise _invalid(workload_of(obj), causes)
     return kind
 
 
-def _job_pods(spec: Object) -> int:
-    """Pods that run at a time: an Indexed Job with fewer completions never starts more."""
-    parallelism = int(spec.get("parallelism", 1))
-    completions = spec.get("completions")
-    return parallelism if completions is None else min(parallelism, int(completions))
-
-
-def _pod_kind(template: Object, causes: list[Cause]) -> PodKind | None:
+def _pod_kind(template: Object, field: str, causes: list[Cause]) -> PodKind | None:
     pod_spec: Object = template.get("spec") or {}
     try:
         return PodKind(
@@ -167,42 +161,136 @@ def _pod_kind(template: Object, causes: list[Cause]) -> PodKind | None:
             selector=node_selector_of(pod_spec),
         )
     except InvalidQuantity as error:
-        causes.append(Cause("FieldValueInvalid", str(error), "spec.template.spec.containers"))
+        where = ".".join(filter(None, (field, "spec.containers")))
+        causes.append(Cause("FieldValueInvalid", str(error), where))
     except SelectorError as error:
-        where = "spec.template.spec.affinity.nodeAffinity"
+        where = ".".join(filter(None, (field, "spec.affinity.nodeAffinity")))
         causes.append(Cause("FieldValueInvalid", str(error), where))
     return None
 
 
-def _role(policy: PlacementPolicySpec, pods: int, kind: PodKind, causes: list[Cause]) -> Role:
-    gang = policy.gang
-    unit, network, tiers = gang.unit, policy.network, frozenset[str]()
-    unit_field = "spec.gang.unit"
-    for index, rule in enumerate(gang.roles):
+def _rules(
+    policy: PlacementPolicySpec, names: Sequence[str], causes: list[Cause]
+) -> dict[str, tuple[str, RoleRule]]:
+    """The policy's rules by role, each with its field."""
+    found = {}
+    for index, rule in enumerate(policy.gang.roles):
         where = f"spec.gang.roles[{index}]"
-        if rule.name != WORKER:
-            why = f"the workload has no role {rule.name}, its role is {WORKER}"
-            causes.append(Cause("FieldValueNotFound", why, f"{where}.name"))
+        if rule.name in names:
+            found[rule.name] = where, rule
             continue
-        if rule.unit is not None:
-            unit, unit_field = rule.unit, f"{where}.unit"
-        network = rule.network or network
-        tiers = frozenset(rule.tiers)
-    if pods > 0 and pods % unit:
-        why = f"{unit} does not divide {pods} ranks of role {WORKER}"
+        theirs = f"its role is {names[0]}" if len(names) == 1 else f"it has {', '.join(names)}"
+        why = f"the workload has no role {rule.name}, {theirs}"
+        causes.append(Cause("FieldValueNotFound", why, f"{where}.name"))
+    return found
+
+
+def _role(
+    policy: PlacementPolicySpec,
+    part: Part,
+    named: tuple[str, RoleRule] | None,
+    causes: list[Cause],
+) -> Role | None:
+    gang = policy.gang
+    where, rule = named or ("", None)
+    unit, unit_field = gang.unit, "spec.gang.unit"
+    if rule is not None and rule.unit is not None:
+        unit, unit_field = rule.unit, f"{where}.unit"
+    elif unit == 1:
+        unit = part.whole
+    if part.pods < 1:
+        causes.append(Cause("FieldValueInvalid", "asks for no pods: nothing to place", part.field))
+    elif part.pods % unit:
+        why = f"{unit} does not divide {part.pods} ranks of role {part.role}"
         causes.append(Cause("FieldValueInvalid", why, unit_field))
-    return Role(WORKER, pods, unit, kind, network, tiers)
+    elif unit % part.whole and part.whole % unit:
+        why = f"{unit} cuts through the {part.whole} pods of role {part.role} that stay together"
+        causes.append(Cause("FieldValueInvalid", why, unit_field))
+    kind = _pod_kind(part.template, part.template_field, causes)
+    if kind is None:
+        return None
+    return Role(
+        name=part.role,
+        pods=part.pods,
+        unit=unit,
+        kind=kind,
+        network=(rule.network if rule is not None else None) or policy.network,
+        tiers=frozenset(rule.tiers) if rule is not None else frozenset(),
+        least=_least(policy, rule, part, unit, where, causes),
+    )
+
+
+def _least(
+    policy: PlacementPolicySpec,
+    rule: RoleRule | None,
+    part: Part,
+    unit: int,
+    where: str,
+    causes: list[Cause],
+) -> int | None:
+    """Fewest pods of an elastic role; None where it is all or none."""
+    least, field = policy.gang.min, "spec.gang.min"
+    if rule is not None and rule.min is not None:
+        least, field = rule.min, f"{where}.min"
+    if least is None or least >= part.pods:
+        return None
+    if least % unit:
+        why = f"{unit} does not divide the {least} ranks that role {part.role} needs at least"
+        causes.append(Cause("FieldValueInvalid", why, field))
+    return least
+
+
+def _priority(
+    parts: Sequence[Part], priorities: Mapping[str, int] | None, causes: list[Cause]
+) -> tuple[int, str]:
+    """One for the whole gang (armada#4625)."""
+    found: list[tuple[int, str]] = []
+    for part in parts:
+        pod_spec: Object = part.template.get("spec") or {}
+        name = pod_spec.get("priorityClassName") or ""
+        priority = pod_spec.get("priority")
+        field = ".".join(filter(None, (part.template_field, "spec.priorityClassName")))
+        if priority is None and name and priorities is not None:
+            priority = priorities.get(name)
+            if priority is None:
+                causes.append(_unknown_priority(name, priorities, field))
+        found.append((int(priority or 0), name))
+        if found[-1] != found[0]:
+            why = (
+                f"role {part.role} has priority {found[-1][0]}, role {parts[0].role} has "
+                f"{found[0][0]}: a gang has one"
+            )
+            causes.append(Cause("FieldValueInvalid", why, field))
+    return found[0] if found else (0, "")
+
+
+def _run_time(
+    obj: Object, policy: PlacementPolicySpec, reading: Reading, workload: Workload
+) -> float | None:
+    """What is expected: as the workload says, else when it is ended, else as its policy says."""
+    annotations: Object = (obj.get("metadata") or {}).get("annotations") or {}
+    said = annotations.get(RUN_TIME_ANNOTATION)
+    if said is not None:
+        try:
+            return parse_duration(said).total_seconds()
+        except ValueError as error:
+            field = f"metadata.annotations[{RUN_TIME_ANNOTATION}]"
+            causes = [Cause("FieldValueInvalid", str(error), field)]
+            raise _invalid(workload, causes) from error
+    if reading.deadline_s is not None:
+        return float(reading.deadline_s)
+    told = policy.objective.run_time
+    return None if told is None else told.total_seconds()
 
 
 def _cannot(workload: Workload) -> str:
-    known = ", ".join(f"{version} {kind}" for version, kind in KINDS)
-    return f"{workload.api_version} {workload.kind} cannot be placed; {known} can"
+    return f"{workload.api_version} {workload.kind} cannot be placed; {', '.join(kinds())} can"
 
 
-def _unknown_priority(name: str, priorities: Mapping[str, int]) -> Cause:
+def _unknown_priority(name: str, priorities: Mapping[str, int], field: str) -> Cause:
     known = ", ".join(sorted(priorities)) or "none"
     why = f'no PriorityClass is called "{name}" (there is {known})'
-    return Cause("FieldValueNotFound", why, "spec.template.spec.priorityClassName")
+    return Cause("FieldValueNotFound", why, field)
 
 
 def _invalid(workload: Workload, causes: Sequence[Cause]) -> Invalid:

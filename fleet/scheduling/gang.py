@@ -101,6 +101,8 @@ def solve(
 
     `ceiling` is the most that all may cost, in millionths per hour.
     """
+    if span < 1:
+        return None
     return _Solver(asked, order, capacities, terms, span=span, ceiling=ceiling).best()
 
 
@@ -334,6 +336,52 @@ class _Solver:
                 billing=billing,
                 per_hour=per_hour,
             )
+
+
+def largest(
+    asked: Sequence[Asked],
+    least: Sequence[int],
+    order: Sequence[str],
+    capacities: Mapping[str, Capacity],
+    terms: Terms,
+    *,
+    span: int,
+    ceiling: int | None = None,
+) -> Answer | None:
+    """The best placement of as many units as find room, between `least` and what is asked for.
+
+    No later tier is used than the least size needs. Where several roles are elastic, the first
+    grows first.
+    """
+
+    def sized(sizes: Sequence[int], latest: int | None) -> Answer | None:
+        resized = [
+            replace(
+                each,
+                units=units,
+                candidates=each.candidates
+                if latest is None
+                else {n: c for n, c in each.candidates.items() if c.tier <= latest},
+            )
+            for each, units in zip(asked, sizes, strict=True)
+        ]
+        return solve(resized, order, capacities, terms, span=span, ceiling=ceiling)
+
+    best = sized(least, None)
+    if best is None:
+        return None
+    sizes, tier = list(least), best.tier
+    for at, each in enumerate(asked):
+        low, high = sizes[at], each.units
+        while low < high:
+            tried = (low + high + 1) // 2
+            found = sized([*sizes[:at], tried, *sizes[at + 1 :]], tier)
+            if found is None:
+                high = tried - 1
+            else:
+                best, low = found, tried
+        sizes[at] = low
+    return best
 
 
 def _alike(asked: Sequence[Asked]) -> list[list[int]]:
