@@ -21,6 +21,7 @@ from fleet.scheduling.quota.tree import Share, Tree
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from fleet.scheduling.placer import Item
     from fleet.scheduling.quota.tree import Key
 
 UNLIMITED: Final = 1 << 256
@@ -31,6 +32,7 @@ class Cell:
     """One key at one node."""
 
     __slots__ = (
+        "direct",
         "flow",
         "guaranteed",
         "key",
@@ -39,15 +41,20 @@ class Cell:
         "lost",
         "most",
         "node",
+        "pool",
         "reserve",
         "subtree",
         "used",
     )
 
-    def __init__(self, node: str, key: Key, share: Share, *, subtree: int, root: bool) -> None:
+    def __init__(
+        self, node: str, key: Key, share: Share, *, pool: int, subtree: int, root: bool
+    ) -> None:
         self.node = node
         self.key = key
         self.guaranteed = share.guaranteed
+        self.pool = pool
+        """What the node has beyond its children's guaranteed amounts."""
         self.subtree = subtree
         """What it has to distribute: guaranteed, less what nodes below keep to themselves."""
         self.local = 0 if share.lendable is None or root else max(0, subtree - share.lendable)
@@ -56,6 +63,8 @@ class Cell:
         self.most = UNLIMITED if limit is None else limit - (share.guaranteed - subtree)
         self.reserve = 0
         self.lost = 0
+        self.direct = 0
+        """Used at the node itself, not below it."""
         self.used = 0
         self.flow = 0
 
@@ -202,9 +211,11 @@ class Book:
         amounts: Mapping[Key, int],
         *,
         earmark: bool = False,
+        asked: Ask | None = None,
     ) -> bool:
         """True if that changed anything. A newer generation replaces an older one at one stroke;
         an older one, or the same again, changes nothing. An earmark gives way to any real charge.
+        `asked` is what `ask` said of it, where that is known.
         """
         old = self.charges.get(uid)
         new = Charge(uid, generation, node, tuple(sorted(amounts.items())), earmark)
@@ -216,8 +227,14 @@ class Book:
             return False
         if old is not None:
             self._drop(uid)
-        self._put(uid, new)
+        self._put(uid, new, asked)
         return True
+
+    def note_earmark(self, item: Item, holding: Ask) -> None:
+        """Write down what an earmark holds, which its sums say already."""
+        held = tuple((path[0].key, amount) for path, amount in holding)
+        self.charges[item.uid] = Charge(item.uid, item.generation, item.quota, held, earmark=True)
+        self._asks[item.uid] = holding
 
     def release(self, uid: str, *, generation: int | None = None) -> bool:
         """False if there is no charge, or a newer one than was meant."""
@@ -293,7 +310,7 @@ class Book:
             below = [self._cells[child, key] for child in tree.children.get(name, ())]
             own = share.guaranteed - sum(cell.guaranteed for cell in below)
             subtree = own + sum(cell.subtree - cell.local for cell in below)
-            cell = Cell(name, key, share, subtree=subtree, root=name == root)
+            cell = Cell(name, key, share, pool=own, subtree=subtree, root=name == root)
             self._cells[name, key] = cell
             self._of[name] = (*self._of.get(name, ()), cell)
 
@@ -304,12 +321,13 @@ class Book:
             if (node, key) in self._cells:
                 path = tuple(self._cells[each.name, key] for each in nodes)
             else:
-                path = (Cell(nodes[-1].name, key, _NOBODYS, subtree=0, root=True),)
+                path = (Cell(nodes[-1].name, key, _NOBODYS, pool=0, subtree=0, root=True),)
             self._paths[node, key] = path
         return path
 
-    def _put(self, uid: str, charge: Charge) -> None:
-        asked = self.ask(charge.node, charge.amounts)
+    def _put(self, uid: str, charge: Charge, asked: Ask | None = None) -> None:
+        if asked is None:
+            asked = self.ask(charge.node, charge.amounts)
         self.charges[uid] = charge
         self._asks[uid] = asked
         if charge.node not in self.tree.nodes:
@@ -334,6 +352,7 @@ class Book:
 
 def add(path: Path, amount: int) -> None:
     flow = amount
+    path[0].direct += amount
     for cell in path:
         cell.used += amount
         if flow:
@@ -375,6 +394,15 @@ def room(path: Path) -> int:
             drawn = min(cell.most - cell.flow, kept + max(0, drawn))
         most = min(most, cell.limit - cell.used) if cell is not path[-1] else cell.limit - cell.used
     return max(0, min(most, drawn))
+
+
+def most_ever(path: Path) -> int:
+    """What could be drawn at the start of the path if nothing else were in use."""
+    most = drawn = path[-1].most
+    for cell in reversed(path[:-1]):
+        drawn = min(cell.most, cell.local + drawn)
+        most = min(most, cell.limit)
+    return min(most, drawn)
 
 
 def level(asked: Ask) -> int:

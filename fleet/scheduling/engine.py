@@ -1,0 +1,209 @@
+"""The one scheduling engine: a state machine from events to decisions.
+
+Events change what waits, what runs, the quota tree or what members have; `step` then decides until
+nothing more can start. Who may is `quota` and `queue`, where is the Placer, for whom something must
+go is `preemption`. Every decision is written into the book and the Placer before the next is made,
+so no two see the same room (karmada#1385, kueue#14570). Time and sequences are passed in; the order
+of events between two steps changes nothing. What ends by the platform's will is queued again where
+it stood (jobset#1117), and nothing is given up for having been tried often (kueue#15255).
+
+Invariant, checked on line every few decisions: the book's sums are its charges'. Next step: the
+gateway, `simulation` and the benches feed it and act on what it says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from heapq import heappop
+from typing import TYPE_CHECKING, Final
+
+from fleet.errors import InternalError
+from fleet.scheduling.queue import evicting
+from fleet.scheduling.queue.deciding import Turn
+from fleet.scheduling.queue.rules import Rules
+from fleet.scheduling.queue.running import Run
+from fleet.scheduling.queue.state import State
+from fleet.scheduling.quota.book import apply, blocked
+from fleet.scheduling.quota.report import lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fleet.scheduling.decisions import Decision, Why
+    from fleet.scheduling.placer import Item, Placed, Placer
+    from fleet.scheduling.quota.book import Book
+    from fleet.scheduling.quota.report import Line
+    from fleet.scheduling.quota.tree import Key, Tree
+
+_VERIFY_EVERY: Final = 1000
+
+
+class Engine:
+    def __init__(self, tree: Tree, placer: Placer, *, rules: Rules | None = None) -> None:
+        self._state = State(tree, placer, rules or Rules())
+        self._adopted: dict[str, set[str]] = {}
+        """Preemptors and their victims, from before the state was made anew."""
+        self._unverified = 0
+
+    @property
+    def book(self) -> Book:
+        return self._state.book
+
+    # Events
+
+    def submit(self, item: Item, now: float) -> None:
+        """Also what changed while it waits. What runs already is left alone."""
+        state = self._state
+        if item.uid in state.runs.by_uid:
+            return
+        if item.uid in state.lines.of:
+            state.unqueue(item.uid)
+        state.since.setdefault(item.uid, now)
+        state.queue(item)
+
+    def withdraw(self, uid: str) -> None:
+        """It was deleted while it waited."""
+        if uid in self._state.lines.of:
+            self._state.stir(self._state.unqueue(uid).quota)
+        self._state.forget(uid)
+
+    def finish(self, uid: str) -> None:
+        """It has ended by itself, or was deleted; what it had is free."""
+        if uid in self._state.runs.by_uid:
+            self._state.ended(uid)
+        self._state.forget(uid)
+
+    def evicted(self, uid: str, now: float) -> None:
+        """The platform ended it, or a member did: it waits again, in the place it had."""
+        state = self._state
+        if uid not in state.runs.by_uid:
+            return
+        run = state.ended(uid)
+        state.evictions[uid] = run.evictions + 1
+        state.since[uid] = now
+        state.queue(replace(run.whole, generation=run.item.generation + 1))
+
+    def resize(self, uid: str, generation: int, requests: Mapping[Key, int]) -> bool:
+        """One change of what a running gang holds, e.g. without its finished indexes.
+
+        False if as new a generation is known, or it needs more than is available: nothing changed.
+        """
+        state = self._state
+        run = state.runs.by_uid.get(uid)
+        if run is None or generation <= state.book.charges[uid].generation:
+            return False
+        asked = state.asked(run.item, requests)
+        apply(run.asked, -1)
+        grows = any(amount > run.item.requests.get(key, 0) for key, amount in requests.items())
+        fits = not grows or blocked(asked) is None
+        apply(run.asked)
+        if not fits:
+            return False
+        state.book.charge(uid, generation, run.item.quota, requests)
+        run.item = replace(run.item, generation=generation, requests=requests)
+        run.asked = asked
+        run.weight = state.book.weight(asked)
+        state.stir(run.item.quota)
+        return True
+
+    def saved(self, uid: str, at: float) -> None:
+        """A checkpoint of it is complete."""
+        if (run := self._state.runs.by_uid.get(uid)) is not None:
+            run.saved_s = at
+
+    def quota_changed(self, tree: Tree) -> None:
+        """What runs stays charged, wherever limits are put; earmarks are made anew."""
+        self._state.change_tree(tree)
+
+    def capacity_changed(self) -> None:
+        """Members have more or less than before, or another search may find what one did not."""
+        self._state.stir_capacity()
+
+    def set_unmanaged(self, node: str, source: str, amounts: Mapping[Key, int]) -> None:
+        if self._state.book.set_unmanaged(node, source, amounts):
+            self._state.stir(node)
+
+    def lose(self, uid: str, shard: str, amounts: Mapping[Key, int]) -> None:
+        """A shard is out of reach: what it had is in the failover reserve until `fenced`."""
+        run = self._state.runs.by_uid.get(uid)
+        if run is None:
+            return
+        self._state.book.lose(uid, shard, amounts)
+        charge = self._state.book.charges[uid]
+        run.item = replace(run.item, requests=dict(charge.amounts))
+        run.asked = self._state.book.asked(uid)
+        self._state.stir(run.item.quota)
+
+    def fenced(self, uid: str, shard: str) -> None:
+        charge = self._state.book.lost.get((uid, shard))
+        if charge is not None and self._state.book.fenced(uid, shard):
+            self._state.stir(charge.node)
+
+    def adopt(
+        self,
+        item: Item,
+        placed: Placed,
+        started_s: float,
+        *,
+        evictions: int = 0,
+        saved_s: float | None = None,
+        leaving_for: str = "",
+    ) -> None:
+        """It runs already: how the state is made anew from what there is."""
+        self._state.placer.take(item.uid, placed)
+        self._state.run(Run(item, placed, (), 0, started_s, evictions, saved_s, leaving_for))
+        self._state.since.setdefault(item.uid, started_s)
+        self._state.evictions[item.uid] = evictions
+        if leaving_for:
+            self._adopted.setdefault(leaving_for, set()).add(item.uid)
+
+    # Answers
+
+    def step(self, now: float) -> list[Decision]:
+        """Decide until nothing more can start. Everything returned is in the state already."""
+        state = self._state
+        out: list[Decision] = []
+        adopted, self._adopted = self._adopted, {}
+        evicting.resume(state, adopted, now)
+        evicting.expire(state, now)
+        while state.timers and state.timers[0][0] <= now:
+            state.stir(heappop(state.timers)[1])
+        for _ in range(2):
+            # Once more for what a dropped earmark left; anything else waits for an event.
+            for name in sorted(n for n, root in state.roots.items() if root.stirred or root.awake):
+                Turn(state, name, now, out).decide()
+        self._unverified += len(out)
+        if self._unverified > max(_VERIFY_EVERY, len(state.book.charges)):
+            self.verify()
+        return out
+
+    def next_s(self) -> float | None:
+        """When `step` should be asked again even if nothing happens."""
+        times = [self._state.timers[0][0]] if self._state.timers else []
+        for root in self._state.roots.values():
+            times += [mark.expires_s for mark in root.marks.preemptors() if mark.expires_s]
+        return min(times, default=None)
+
+    def waiting(self) -> Iterator[tuple[Item, Why | None]]:
+        """All that wait, by node, in order; with why, once it was tried."""
+        nodes = self._state.lines.nodes
+        for node in sorted(nodes):
+            in_order = sorted(
+                nodes[node].values(), key=lambda line: (-line.priority, line.first.sequence)
+            )
+            for line in in_order:
+                for item in line:
+                    yield item, line.why
+
+    def running(self) -> Mapping[str, Run]:
+        return self._state.runs.by_uid
+
+    def report(self) -> list[Line]:
+        """The lines of `fleet quota`."""
+        return lines(self.book, ((item.quota, item.requests) for item, _ in self.waiting()))
+
+    def verify(self) -> None:
+        """Raises InternalError where sums and charges differ: nothing decided after is worth it."""
+        self._unverified = 0
+        if found := self.book.verify():
+            raise InternalError("the quota book does not add up: " + "; ".join(found))

@@ -1,0 +1,90 @@
+"""The seam between the engine, which decides who may, and the search, which knows where.
+
+The engine asks for a place after the quota tree said yes and before anything is charged, so what
+fits in no member never holds quota (kueue#8602). Plans and demands are opaque to it. Next step:
+`engine` asks; a Placer over `placement` and the capacity of members answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Mapping
+
+    from fleet.scheduling.quota.tree import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One workload as the engine sees it: a gang, admitted as a whole or not at all."""
+
+    uid: str
+    quota: str
+    """Name of the quota node it counts at; empty where no quota counts its namespace."""
+    priority: int
+    sequence: int
+    """Who came first; not a clock."""
+    requests: Mapping[Key, int]
+    shape: Hashable
+    """Equal shapes of one node and priority are admitted or refused alike."""
+    run_time_s: float | None = None
+    least: Mapping[Key, int] | None = None
+    """The smallest size an elastic gang runs at; None: only all of it."""
+    demand: object = None
+    generation: int = 1
+    pods: int = 1
+    queues: bool = True
+    """A job waits for quota, a service is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    plan: object
+    clusters: Mapping[str, Mapping[Key, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """What it takes, by cluster."""
+    amounts: Mapping[Key, int] | None = None
+    """What it takes in all, where that is less than was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    why: str
+    ever: bool = True
+    """Whether it would fit into some present member that had nothing else to do."""
+
+
+class Placer(Protocol):
+    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+        """Takes nothing. `without`: uids of running gangs that are taken as gone.
+
+        An elastic item comes with `requests` lowered to what its quota allows; what is placed is
+        between that and `least`.
+        """
+        ...
+
+    def take(self, uid: str, placed: Placed) -> None:
+        """Deduct it. It may be more than is free, by what is about to leave."""
+        ...
+
+    def give(self, uid: str) -> None:
+        """The work has ended or was evicted. Nothing happens where nothing was taken."""
+        ...
+
+
+class Anywhere:
+    """A place for everything: where quota alone decides."""
+
+    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+        return _ANYWHERE
+
+    def take(self, uid: str, placed: Placed) -> None:
+        pass
+
+    def give(self, uid: str) -> None:
+        pass
+
+
+_ANYWHERE = Placed(plan=None)

@@ -1,0 +1,165 @@
+"""Whether something that runs should end for work that waits, and what follows.
+
+Only where the wait would be long by itself and costs more than the work that is lost, where the
+rates and protections of quota nodes allow it, and where nobody makes room in the same member. What
+the victims leave is held for the preemptor; if it has not started when that expires, it waits
+longer before it may try again (kueue#13662, kueue#2821). `fleet.scheduling.preemption` chooses.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from fleet.scheduling.decisions import Admit, Preempt
+from fleet.scheduling.placer import Placed, Unplaced
+from fleet.scheduling.preemption import NoVictims, Preemptor, Victims, choose
+from fleet.scheduling.queue.marks import Mark
+from fleet.scheduling.quota.book import apply
+from fleet.scheduling.quota.tree import Preemption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fleet.scheduling.queue.running import Run
+    from fleet.scheduling.queue.state import Root, State
+
+_ALONE: Final = Preemption(within="LowerPriority", reclaim="Never")
+"""Of work that no quota counts: there is nothing to take back."""
+_MOST_DAMPED: Final = 6
+
+
+def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preempt | None:
+    """Evict for the gang of an earmark whose start was foreseen, where that is right."""
+    item, rules = mark.item, state.rules
+    failed, not_before = state.failed.get(item.uid, (0, 0.0))
+    if now < not_before:
+        return None
+    weight = state.book.weight(mark.asked)
+    most_lost = None
+    if mark.starts_s is not None:
+        wait_s = mark.starts_s - now
+        if wait_s <= rules.patience_s:
+            return None
+        if rules.worth is not None:
+            most_lost = rules.worth * weight * wait_s
+    node = state.node(item.quota)
+    policy = node.preemption if node is not None else _ALONE
+    who = Preemptor(
+        item,
+        mark.asked,
+        weight,
+        policy,
+        now,
+        lambda run: _protected_until(state, run, now),
+        restart_s=rules.restart_s,
+        busy=_busy_members(state),
+        may_reclaim=_may_reclaim(state, item.quota, policy, now),
+        most_lost=most_lost,
+    )
+    holding = mark.holding
+    apply(holding, -1)
+    found = choose(who, state.book, state.runs, state.placer)
+    apply(holding)
+    if isinstance(found, NoVictims):
+        if found.again_s is not None and found.again_s > now:
+            state.wake_at(found.again_s, item.quota)
+        return None
+    _evict(state, root, mark, found, now + rules.earmark_s * 2**failed)
+    if found.reclaimed and policy.max_reclaim_per_minute is not None:
+        state.reclaimed.setdefault(item.quota, deque()).append((now, found.reclaimed))
+    return Preempt(item, found.uids, found.placed, why)
+
+
+def start(state: State, root: Root, mark: Mark, now: float) -> Admit | None:
+    """What was evicted for it is gone, its quota is held: it starts where there is room."""
+    item = state.lines.of[mark.item.uid].items[mark.item.uid]
+    state.placer.give(item.uid)
+    placed = state.placer.place(item)
+    if isinstance(placed, Unplaced):
+        if mark.placed is not None:
+            state.placer.take(item.uid, mark.placed)
+        return None
+    mark.placed = None
+    apply(mark.holding, -1)
+    charged = state.admit(root, item, placed, mark.asked, [mark], now)
+    return Admit(charged, placed, charged.requests)
+
+
+def expire(state: State, now: float) -> None:
+    """What was freed for a preemptor that did not start is anybody's."""
+    for root in state.roots.values():
+        for mark in [*root.marks.preemptors()]:
+            if mark.expires_s is not None and mark.expires_s <= now:
+                uid = mark.item.uid
+                failed = state.failed.get(uid, (0, 0.0))[0] + 1
+                again_s = now + state.rules.earmark_s * 2**failed
+                state.failed[uid] = (failed, again_s)
+                state.wake_at(again_s, mark.item.quota)
+                state.drop_mark(root, uid)
+                root.stirred = True
+                state.stir_capacity()
+
+
+def resume(state: State, adopted: Mapping[str, Iterable[str]], now: float) -> None:
+    """Earmarks of those for whom something was leaving already when the state was made anew."""
+    for uid, victims in sorted(adopted.items()):
+        line = state.lines.of.get(uid)
+        if line is None:
+            continue
+        left = tuple(sorted({*victims} & state.runs.by_uid.keys()))
+        item = line.items[uid]
+        placed = state.placer.place(item, without=left)
+        if isinstance(placed, Placed):
+            mark = Mark(item, line.asked, (0, *state.in_node(line, now)), now)
+            root = state.root(line.node)
+            root.marks.put(mark)
+            found = Victims(left, placed, 0, 0)
+            _evict(state, root, mark, found, now + state.rules.earmark_s)
+
+
+def _evict(state: State, root: Root, mark: Mark, found: Victims, expires_s: float) -> None:
+    uid = mark.item.uid
+    mark.victims = set(found.uids)
+    mark.placed = found.placed
+    mark.expires_s = expires_s
+    state.searched.pop(uid, None)
+    root.marks.changed()
+    root.marks.top_up(state.book)
+    for victim in found.uids:
+        state.runs.by_uid[victim].leaving_for = uid
+    state.placer.take(uid, found.placed)
+
+
+def _protected_until(state: State, run: Run, now: float) -> float:
+    """Longer after each eviction, so that no two gangs evict each other for ever."""
+    if run.started_s >= now:
+        return now + state.rules.damping_s
+    node = state.node(run.item.quota)
+    least_s = node.preemption.min_run_time_s if node is not None else 0
+    if run.evictions:
+        damped = 2 ** min(run.evictions - 1, _MOST_DAMPED)
+        least_s = max(least_s, state.rules.damping_s) * damped
+    return run.started_s + least_s
+
+
+def _busy_members(state: State) -> set[str]:
+    leaving = (
+        state.runs.by_uid[victim]
+        for root in state.roots.values()
+        for mark in root.marks.preemptors()
+        for victim in mark.victims
+    )
+    return {name for run in leaving for name in run.placed.clusters}
+
+
+def _may_reclaim(state: State, node: str, policy: Preemption, now: float) -> int | None:
+    """None: as much as it likes. A gang larger than the bound goes alone, or it never could."""
+    recent = state.reclaimed.get(node)
+    if policy.max_reclaim_per_minute is None or recent is None:
+        return None
+    while recent and recent[0][0] <= now - 60:
+        recent.popleft()
+    if not recent:
+        return None
+    return max(0, policy.max_reclaim_per_minute - sum(pieces for _, pieces in recent))

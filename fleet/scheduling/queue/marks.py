@@ -1,0 +1,200 @@
+"""What is held for whom: the earmarks of one quota tree.
+
+An earmark collects what becomes free, in its order, until the gang it is for can start; nobody
+else can be charged for it (kueue#13662), and it counts as use of its node (volcano#4947). When
+each of the first few will start is foreseen by the declared ends of what runs, so work that ends
+before may run on what is held meanwhile. A preemptor's earmark gives way to nobody.
+
+Holding is written into the book as an earmark. Next step: `fleet.scheduling.engine` starts a gang
+whose earmark is full.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from fleet.scheduling.quota.book import add, apply, blocked, room
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from fleet.scheduling.placer import Item, Placed
+    from fleet.scheduling.quota.book import Ask, Book
+
+InNode = tuple[bool, int, int, str]
+"""Not yet aged, priority (highest first), sequence, uid."""
+Order = tuple[int, bool, int, int, str]
+"""The same, after the level of entitlement."""
+
+
+class Mark:
+    __slots__ = (
+        "asked", "expires_s", "foreseen", "full", "gone", "held", "item", "order", "placed",
+        "since_s", "starts_s", "victims",
+    )  # fmt: skip
+
+    def __init__(self, item: Item, asked: Ask, order: Order, since_s: float) -> None:
+        self.item = item
+        self.asked = asked
+        self.order = order
+        self.since_s = since_s
+        self.held: list[int] = [0] * len(asked)
+        self.full = not asked
+        self.starts_s: float | None = None
+        """When it would start by itself, as far as it is known."""
+        self.foreseen = False
+        """Whether that was looked for: only the first few are."""
+        self.victims: set[str] = set()
+        """Those that were told to go for it and have not ended."""
+        self.placed: Placed | None = None
+        """Its place, which is taken already; of preemptors only."""
+        self.expires_s: float | None = None
+        self.gone: frozenset[str] = frozenset()
+        """What will have ended by its start, where it is capacity of members that it waits for."""
+
+    @property
+    def preempts(self) -> bool:
+        return self.expires_s is not None
+
+    @property
+    def holding(self) -> Ask:
+        return tuple(
+            (path, held) for (path, _), held in zip(self.asked, self.held, strict=True) if held
+        )
+
+
+class Marks:
+    """Of one tree."""
+
+    def __init__(self, outlook: int) -> None:
+        self.by_uid: dict[str, Mark] = {}
+        self._by_node: dict[str, dict[str, Mark]] = {}
+        self._outlook = outlook
+        self._order: list[Mark] | None = None
+        self._stale = True
+
+    def ordered(self) -> list[Mark]:
+        """Preemptors first, then by level, priority and age."""
+        if self._order is None:
+            self._order = sorted(
+                self.by_uid.values(), key=lambda mark: (not mark.preempts, mark.order)
+            )
+        return self._order
+
+    def of_node(self, node: str) -> list[Mark]:
+        return list(self._by_node.get(node, {}).values())
+
+    def borrowers(self) -> list[Mark]:
+        return [mark for mark in self.ordered() if mark.order[0] > 0]
+
+    def preemptors(self) -> Iterator[Mark]:
+        """They come first in the order."""
+        return takewhile(lambda mark: mark.preempts, self.ordered())
+
+    def put(self, mark: Mark) -> None:
+        self.by_uid[mark.item.uid] = mark
+        self._by_node.setdefault(mark.item.quota, {})[mark.item.uid] = mark
+        self.changed()
+
+    def changed(self) -> None:
+        """An earmark came, went, or became a preemptor's."""
+        self._order = None
+        self._stale = True
+
+    def drop(self, uid: str, book: Book) -> Mark | None:
+        mark = self.by_uid.pop(uid, None)
+        if mark is not None:
+            del self._by_node[mark.item.quota][uid]
+            book.release(uid)
+            self.changed()
+        return mark
+
+    def top_up(self, book: Book) -> None:
+        """Put what is free where it is waited for, the first earmark first."""
+        for mark in self.ordered():
+            if mark.full:
+                continue
+            more = [
+                min(wanted - held, room(path)) if wanted > held else 0
+                for (path, wanted), held in zip(mark.asked, mark.held, strict=True)
+            ]
+            if any(more):
+                for (path, _), amount in zip(mark.asked, more, strict=True):
+                    add(path, amount)
+                mark.held = [held + amount for held, amount in zip(mark.held, more, strict=True)]
+                mark.full = all(
+                    held == wanted for (_, wanted), held in zip(mark.asked, mark.held, strict=True)
+                )
+                book.note_earmark(mark.item, mark.holding)
+
+    def let_go(self, marks: Iterable[Mark], book: Book) -> None:
+        """Forget what they hold; the book's sums were lowered by it already."""
+        for mark in marks:
+            mark.held = [0] * len(mark.asked)
+            mark.full = not mark.asked
+            book.note_earmark(mark.item, ())
+
+    def let_go_of(self, mark: Mark, book: Book) -> None:
+        """What one holds, for all."""
+        apply(mark.holding, -1)
+        self.let_go([mark], book)
+
+    def foresee(self, ends: Sequence[tuple[float, str]], book: Book, now: float) -> None:
+        """When the first earmarks will be full if everything ends as declared."""
+        marks = self.ordered()
+        if not self._stale and all(
+            mark.starts_s is None or mark.starts_s > now for mark in marks[: self._outlook]
+        ):
+            return
+        self._stale = False
+        for mark in marks:
+            mark.starts_s, mark.foreseen = None, False
+        done: list[tuple[Ask, int]] = []
+
+        def change(asked: Ask, sign: int) -> None:
+            apply(asked, sign)
+            done.append((asked, sign))
+
+        for mark in marks:
+            change(mark.holding, -1)
+        waiting = marks[: self._outlook]
+        own_ends: list[tuple[float, int, Ask]] = []
+        at, index = now, 0
+        while waiting:
+            kept: list[Mark] = []
+            partial: list[Ask] = []
+            for mark in waiting:
+                if blocked(mark.asked) is None:
+                    change(mark.asked, 1)
+                    mark.starts_s = at
+                    if mark.item.run_time_s is not None:
+                        end = (at + mark.item.run_time_s, len(done), mark.asked)
+                        heappush(own_ends, end)
+                    continue
+                kept.append(mark)
+                part = tuple((path, min(wanted, room(path))) for path, wanted in mark.asked)
+                apply(part)
+                partial.append(part)
+            for part in partial:
+                apply(part, -1)
+            waiting = kept
+            if not waiting:
+                break
+            following = [ends[index][0]] if index < len(ends) else []
+            following += [own_ends[0][0]] if own_ends else []
+            if not following:
+                break
+            at = max(now, min(following))
+            while index < len(ends) and ends[index][0] <= at:
+                uid = ends[index][1]
+                if uid in book.charges:
+                    change(book.asked(uid), -1)
+                index += 1
+            while own_ends and own_ends[0][0] <= at:
+                change(heappop(own_ends)[2], -1)
+        for mark in marks[: self._outlook]:
+            mark.foreseen = True
+        for asked, sign in reversed(done):
+            apply(asked, -sign)

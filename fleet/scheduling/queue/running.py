@@ -1,0 +1,75 @@
+"""What was admitted and has not ended: since when, until when, and what an eviction would lose."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fleet.scheduling.placer import Item, Placed
+    from fleet.scheduling.quota.book import Ask
+
+
+@dataclass(slots=True)
+class Run:
+    item: Item
+    placed: Placed
+    asked: Ask
+    weight: int
+    """Size, as a part of its tree in the key that counts most."""
+    started_s: float
+    evictions: int = 0
+    saved_s: float | None = None
+    """Time of the newest checkpoint that is complete."""
+    leaving_for: str = ""
+    """Uid of the preemptor, once it was told to go."""
+
+    whole: Item = field(init=False)
+    """As it was submitted, whatever part of it was admitted or is left."""
+
+    def __post_init__(self) -> None:
+        self.whole = self.item
+
+    @property
+    def ends_s(self) -> float | None:
+        run_time_s = self.item.run_time_s
+        return None if run_time_s is None else self.started_s + run_time_s
+
+    def lost_s(self, now: float) -> float:
+        """How much of its run time an eviction loses."""
+        since = self.started_s if self.saved_s is None else max(self.saved_s, self.started_s)
+        return max(0.0, now - since)
+
+
+@dataclass(slots=True)
+class Runs:
+    """All that run, by uid; those of a quota node together, those of a tree by when they end."""
+
+    by_uid: dict[str, Run] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Run]] = field(default_factory=dict)
+    _ends: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+
+    def add(self, run: Run, root: str) -> None:
+        uid = run.item.uid
+        self.by_uid[uid] = run
+        self.nodes.setdefault(run.item.quota, {})[uid] = run
+        if (ends_s := run.ends_s) is not None:
+            insort(self._ends.setdefault(root, []), (ends_s, uid))
+
+    def remove(self, uid: str, root: str) -> Run:
+        run = self.by_uid.pop(uid)
+        del self.nodes[run.item.quota][uid]
+        if (ends_s := run.ends_s) is not None:
+            ends = self._ends[root]
+            del ends[bisect_left(ends, (ends_s, uid))]
+        return run
+
+    def ends(self, root: str) -> list[tuple[float, str]]:
+        return self._ends.get(root, [])
+
+    def all_ends(self) -> Iterator[tuple[float, str]]:
+        """Of all trees, in order."""
+        yield from sorted(end for ends in self._ends.values() for end in ends)
