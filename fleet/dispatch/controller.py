@@ -311,8 +311,7 @@ class Dispatch:
         member = self._world.members.get(name)
         if member is None:
             return "no member"
-        conditions = getattr(member, "conditions", {})
-        reachable = conditions.get("Reachable")
+        reachable = member.conditions.get("Reachable")
         if reachable is None or reachable.status != "False":
             return ""
         return reachable.message or "it does not answer"

@@ -194,6 +194,7 @@ class Assembly:
                 self.world.admit(member)
             case "left":
                 await self.world.dismiss(member.name)
+                self._books.forget(member.name)
             case "served":
                 await self.world.refresh(member.name)
             case _:

@@ -80,6 +80,11 @@ class Books:
                 ends.callback(collection.follow(_follower(change)))
             self._ends[gvr] = ends.close
 
+    def forget(self, member: str) -> None:
+        """The member left: nothing is kept of it."""
+        self._accounts.pop(member, None)
+        self._block_labels.pop(member, None)
+
     def clusters(self) -> list[Cluster]:
         """Every member that has a Cluster object, with what it has free now.
 
@@ -126,16 +131,20 @@ class Books:
         return None if accounts is None else accounts.capacity(min(seen_s))
 
     def _node(self, member: str, obj: Object, *, deleted: bool) -> None:
-        if member:
+        if self._concerns(member, deleted=deleted):
             accounts = self._of(member)
             accounts.remove_node(obj) if deleted else accounts.upsert_node(obj)
             self._tell(member, accounts)
 
     def _pod(self, member: str, obj: Object, *, deleted: bool) -> None:
-        if member:
+        if self._concerns(member, deleted=deleted):
             accounts = self._of(member)
             accounts.remove_pod(obj) if deleted else accounts.upsert_pod(obj)
             self._tell(member, accounts)
+
+    def _concerns(self, member: str, *, deleted: bool) -> bool:
+        """What goes with a member that left opens no account for it again."""
+        return bool(member) and (not deleted or member in self._accounts)
 
     def _tell(self, member: str, accounts: NodeAccounts) -> None:
         if accounts.stale:

@@ -2,8 +2,9 @@
 
 The loop asks for a WatchList (the initial state as a stream, then changes); a member that does
 not serve it is asked for pages of a list, then watched from the list's revision. A watch that
-ends is resumed at the last revision seen; only a member that no longer knows that revision (410,
-as HTTP status or as an ERROR event) is listed again, and the sink makes the difference of it.
+ends is resumed at the last revision seen, however long it was away or its credentials refused; a
+member that no longer knows that revision (410, as HTTP status or as an ERROR event) is listed
+again, and the sink makes the difference of it.
 Nothing a member sends ends the loop: what cannot be read is asked for again.
 
 Invariant: the sink gets whole lists and changes in the member's order, and `last_revision` never
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _NO_OBJECT = "-"  # legal in a path and a selector, but no name the API accepts for an object
 _REFUSALS = frozenset({400, 405, 406, 415, 422})  # of WatchList, not of the resource
+_OF_RIGHTS = frozenset({401, 403})  # of who asks: what was seen before stays true
 _NOT_THE_FORM = frozenset({401, 403, 404, 410, 429})  # a plain list would be answered the same
 _SHORT_S = 1.0
 _LINES_PER_TURN = 256
@@ -179,7 +181,7 @@ class Reflector:
                         expired = True
                         self.freshness.closed("")
                         continue
-                elif error.http_code < 500 and error.http_code != 429:
+                elif error.http_code < 500 and error.http_code not in (*_OF_RIGHTS, 429):
                     self._resumable = False
             except TransportError as error:
                 failure = str(error) or "connection lost"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fleet.kube.discovery import Catalogue, Version
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Handler
+    from fleet.members.health import Condition, Truth
     from fleet.members.sink import Sink
     from fleet.store.collection import Collection
     from fleet.store.objects import ObjectStore
@@ -63,6 +64,10 @@ class MemberPort(Protocol):
     @property
     def catalogue(self) -> Catalogue:
         """What it serves; the last known, marked stale, while it is down."""
+
+    @property
+    def conditions(self) -> Mapping[Truth, Condition]:
+        """What is known of its health."""
 
     def watch(self, resource: Resource, sink: Sink) -> Watching:
         """Begin to feed `sink` with the objects of a resource."""

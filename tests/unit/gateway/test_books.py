@@ -105,3 +105,17 @@ def test_what_changes_the_room_is_told_and_nothing_else(
     assert tells(pods.say, pod())
     assert tells(pods.say, pod(), deleted=True)
     assert tells(nodes.say, node(), deleted=True)
+
+
+def test_nothing_is_kept_of_a_member_that_left(books: Books, world: World) -> None:
+    nodes, pods = world.kinds[NODES].collection, world.kinds[PODS].collection
+    books._divide("east", {"spec": {"blocks": {"nodeLabel": "rack"}}})
+    nodes.say(node())
+    pods.say(pod())
+    assert books._capacity("east") is not None
+    nodes.say(node(), deleted=True)
+    books.forget("east")
+    pods.say(pod(), deleted=True)  # it was still on its way
+    assert (books._accounts, books._block_labels) == ({}, {})
+    nodes.say(node())  # it joined again
+    assert books._capacity("east") is not None

@@ -262,6 +262,33 @@ async def test_an_error_that_is_not_about_watchlist_is_tried_again(script, sink,
     assert reflector.failure == ""
 
 
+@pytest.mark.parametrize("code", [401, 403])
+@pytest.mark.parametrize("within", [False, True], ids=["at-its-opening", "within-a-watch"])
+async def test_a_watch_goes_on_once_credentials_are_good_again(script, sink, reflect, code, within):
+    refused = failed(code, message="not you")
+    if within:
+        refused = ok(Stream(frame("ERROR", refusal(code, message="not you"))))
+    script.then(
+        ok(opening("a").send(frame("ADDED", pod("b", 11))).end()),
+        refused,
+        failed(code, message="not you"),
+        ok(Stream(frame("ADDED", pod("c", 12)))),
+    )
+    reflect()
+    await sink.saw("upsert", "c")
+    assert [call for call, _ in sink.calls].count("replace") == 1
+    assert [script.query(n)["resourceVersion"] for n in (2, 3, 4)] == ["11", "11", "11"]
+    assert set(sink.objects) == {"a", "b", "c"}
+
+
+async def test_a_watch_that_was_refused_too_long_is_listed_anew(script, sink, reflect):
+    script.then(ok(opening("a").end()), failed(401), failed(410), ok(opening("b", revision=30)))
+    reflect()
+    await sink.saw("replace", (["b"], 30))
+    assert script.query(3)["resourceVersion"] == "10"
+    assert script.query(4)["sendInitialEvents"] == "true"
+
+
 async def test_a_line_of_megabytes_arrives(script, sink, reflect):
     big = frame("ADDED", pod("big", 11, data="y" * 1_400_000))
     stream = opening("a").send(*(big[at : at + 4096] for at in range(0, len(big), 4096)))

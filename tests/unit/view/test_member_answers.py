@@ -156,3 +156,20 @@ async def test_a_member_that_does_not_know_the_gateway_does_not_refuse_the_calle
     call = Call(request, target, secrets(), world.members["west"], "payments", "")
     with pytest.raises(Unavailable, match=r"west .* does not accept the fleet's"):
         await Forwarder(world).write(call)
+
+
+async def test_a_streams_refusal_keeps_the_members_warnings(world: World) -> None:
+    west = Member("west", 200)
+
+    async def refuse(request: Request) -> Response:
+        status = {"kind": "Status", "code": 400, "message": "container is waiting"}
+        return Response(400, {}, orjson.dumps(status), warnings=("mind the gap",))
+
+    west.handle = refuse  # type: ignore[method-assign]
+    world.admit(west)
+    request = Request("GET", "/api/v1/namespaces/payments.west/secrets/s/log", user=JANE)
+    target = parse_target(request.method, request.path)
+    assert target is not None
+    call = Call(request, target, secrets(), west, "payments", "s")
+    answer = await Forwarder(world).stream(call)
+    assert (answer.status, answer.warnings) == (400, ("mind the gap",))
