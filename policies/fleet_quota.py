@@ -27,7 +27,7 @@ class Line(Model):
     accelerator: str = setting(
         "",
         "Kind of accelerator it counts (label fleet.dev/accelerator of nodes), e.g. h200; empty "
-        "counts all kinds together.",
+        "counts all that no quota of the tree names.",
     )
     guaranteed: ResourceAmount = setting(
         "0", "What the node can always have; others that borrowed it give it back."
@@ -76,8 +76,8 @@ class FleetQuotaSpec(Model):
     )
     resources: Items[Line] = setting(
         (),
-        "What it is entitled to. A resource in no line is not limited by it; of one with lines for "
-        "single kinds of accelerator only, other kinds cannot be used.",
+        "What it is entitled to. A resource in no line is not limited by it; of one in a line, "
+        "kinds of accelerator that no line counts cannot be used.",
     )
     failover_reserve: Share = setting(
         "0%", "Share of the guaranteed amounts kept free for work whose cluster was lost."

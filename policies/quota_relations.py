@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.kube.resources import GroupVersionResource
 from policies.faults import fault
-from policies.quota_tree import children_of, implied, lines_of, specs_of
+from policies.quota_tree import children_of, lines_of, specs_of
 from policies.schema import row
 
 if TYPE_CHECKING:
@@ -79,66 +79,62 @@ def _parent(name: str, specs: Mapping[str, FleetQuotaSpec]) -> Iterator[Cause]:
 def _guarantees(name: str, specs: Mapping[str, FleetQuotaSpec]) -> Iterator[Cause]:
     """Wherever the write can have raised what children are guaranteed above what their parent is:
     below the node itself, and below the nearest node above it that says something of the key."""
-    mine = lines_of(specs[name])
-    where = {key: f"spec.resources[{index}].guaranteed" for index, key in enumerate(mine)}
-    below = {key for each in _subtree(name, specs) for key in lines_of(specs[each])}
-    keys = sorted(below | {(resource, "") for resource, _ in below}, key=_kinds_first)
-    told: set[str] = set()
-    for key in keys:
-        if not key[1] and key[0] in told:
-            continue  # it is too much of a single kind, and so of all together
-        has, children = _guaranteed(name, key, specs), children_of(name, specs)
-        if _says(name, key, specs):
-            total = sum(_guaranteed(child, key, specs) for child in children)
+    tree = _Tree(specs)
+    where = {key: f"spec.resources[{at}].guaranteed" for at, key in enumerate(tree.lines[name])}
+    for key in sorted({key for each in tree.under(name) for key in tree.lines[each]}):
+        has = tree.guaranteed(name, key)
+        if tree.says(name, key):
+            total = tree.below(name, key)
             if total > has:
                 why = (
                     f"{_shown(key, has)} is less than what those below it are guaranteed together: "
-                    f"{_shown(key, total)} ({', '.join(children)})"
+                    f"{_shown(key, total)} ({', '.join(tree.children[name])})"
                 )
-                told.add(key[0])
                 yield fault(where.get(key, "spec.resources"), why)
         at = specs[name].parent
-        while at in specs and not _says(at, key, specs):
+        while at in specs and not tree.says(at, key):
             at = specs[at].parent
         if at not in specs or not has:
             continue
-        total = sum(_guaranteed(child, key, specs) for child in children_of(at, specs))
-        if total > _guaranteed(at, key, specs):
+        total = tree.below(at, key)
+        if total > tree.guaranteed(at, key):
             why = (
                 f"with it, those below {at} are guaranteed {_shown(key, total)} together; {at} "
-                f"has {_shown(key, _guaranteed(at, key, specs))}"
+                f"has {_shown(key, tree.guaranteed(at, key))}"
             )
-            told.add(key[0])
             yield fault(where.get(key, "spec.parent"), why)
 
 
-def _kinds_first(key: Key) -> tuple[str, bool, str]:
-    resource, accelerator = key
-    return resource, not accelerator, accelerator
+class _Tree:
+    """What the nodes are guaranteed, as `fleet.scheduling.quota` counts it."""
 
+    def __init__(self, specs: Mapping[str, FleetQuotaSpec]) -> None:
+        self.lines = {name: lines_of(spec) for name, spec in specs.items()}
+        self.children: dict[str, list[str]] = {name: [] for name in specs}
+        for name in sorted(specs):
+            if specs[name].parent in specs:
+                self.children[specs[name].parent].append(name)
 
-def _says(name: str, key: Key, specs: Mapping[str, FleetQuotaSpec]) -> bool:
-    """Whether a node's own lines settle what it has of a key."""
-    resource, accelerator = key
-    kinds = {kind for each, kind in lines_of(specs[name]) if each == resource}
-    return accelerator in kinds or (bool(kinds) and (not accelerator or "" not in kinds))
+    def says(self, name: str, key: Key) -> bool:
+        """Whether a node's own lines settle what it has of a key: those of the resource do."""
+        return any(resource == key[0] for resource, _ in self.lines[name])
 
+    def guaranteed(self, name: str, key: Key) -> int:
+        if self.says(name, key):
+            line = self.lines[name].get(key)
+            return line.guaranteed if line is not None else 0
+        return self.below(name, key)
 
-def _guaranteed(name: str, key: Key, specs: Mapping[str, FleetQuotaSpec]) -> int:
-    own = lines_of(specs[name])
-    if key in own:
-        return own[key].guaranteed
-    if _says(name, key, specs):
-        return implied(own, key, ()).guaranteed
-    return sum(_guaranteed(child, key, specs) for child in children_of(name, specs))
+    def below(self, name: str, key: Key) -> int:
+        return sum(self.guaranteed(child, key) for child in self.children[name])
 
-
-def _subtree(name: str, specs: Mapping[str, FleetQuotaSpec]) -> list[str]:
-    found, todo = list[str](), [name]
-    while todo:
-        found.append(todo.pop())
-        todo += children_of(found[-1], specs)
-    return found
+    def under(self, name: str) -> list[str]:
+        """The node, and all below it."""
+        found, todo = list[str](), [name]
+        while todo:
+            found.append(todo.pop())
+            todo += self.children[found[-1]]
+        return found
 
 
 def _namespaces(name: str, specs: Mapping[str, FleetQuotaSpec], others: Others) -> Iterator[Cause]:

@@ -1,23 +1,22 @@
-"""The tree that all FleetQuotas make together, as plain values, and which namespaces it counts.
+"""FleetQuota objects as plain values: the nodes of the tree, and which namespaces they count.
 
-Amounts have a key, a resource and a kind of accelerator; kind "" counts all kinds of the resource
-together, so that work on an h200 is charged under two keys (`charged`). A node says something of
-every key of its tree, whether an object names it or it follows from what stands around it, so that
-`fleet.scheduling.quota`, which keeps the accounts, need not know of objects.
+Amounts have a key, a resource and a kind of accelerator, and are whole numbers of the smallest
+unit. A node has what its object says and no more; what follows from that for the others is the
+business of `fleet.scheduling.quota`, which is made of these nodes and keeps the accounts.
 `policies.quota_relations` keeps unsound trees out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from policies.fleet_quota import FleetQuota, smallest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from policies.fleet_quota import FleetQuotaSpec, Reclaim, Within
     from policies.parts import Budget
@@ -28,25 +27,23 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """A line in the smallest unit of its resource; without a limit, only those above it hold."""
+    """What a node has of one key. Without a limit only those above it hold; without `lendable` all
+    that is guaranteed may be lent."""
 
     guaranteed: int = 0
     limit: int | None = None
-    lendable: int = 0
-
-
-NOTHING: Final = Amounts(limit=0)
-"""Of a kind that the node cannot use."""
+    lendable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the tree; `parent` is "" for a root."""
+    """One node of the tree; `parent` is "" for a root. Of `reserve`, a part of what is guaranteed,
+    nothing is used but by work whose cluster was lost."""
 
     name: str
     parent: str = ""
     lines: Mapping[Key, Amounts] = field(default_factory=dict)
-    failover_reserve_percent: int = 0
+    reserve: Mapping[Key, int] = field(default_factory=dict)
     within: Within = "LowerPriority"
     reclaim: Reclaim = "Any"
     min_run_time_s: float = 0.0
@@ -54,66 +51,30 @@ class Node:
     budget: Budget | None = None
 
 
-def charged(resource: str, accelerator: str = "") -> tuple[Key, ...]:
-    """The keys that an amount of a resource counts under."""
-    return ((resource, accelerator), (resource, "")) if accelerator else ((resource, ""),)
-
-
-def nodes_of(objects: Iterable[Object], *, keys: Iterable[Key] = ()) -> tuple[Node, ...]:
+def nodes_of(objects: Iterable[Object]) -> tuple[Node, ...]:
     """The nodes of all FleetQuotas, in any order; parents come before children, else by name.
 
-    `keys` are those that the fleet has besides the ones that quotas name: a node that names kinds
-    of a resource may use no others. An object that cannot be read, or that no root is above, makes
-    no node.
+    An object that cannot be read, or that no root is above, makes no node.
     """
     specs = specs_of(objects)
-    order = _downwards(specs)
-    root = {name: _root_of(name, specs) for name in order}
-    named: dict[str, set[Key]] = {}
-    for name in order:
-        own = lines_of(specs[name])
-        named.setdefault(root[name], set(keys)).update(own)
-        named[root[name]].update((resource, "") for resource, _ in own)
-    lines: dict[str, dict[Key, Amounts]] = {}
-    for name in reversed(order):  # children first: what is not named follows from theirs
-        own, children = lines_of(specs[name]), children_of(name, specs)
-        lines[name] = {
-            key: own.get(key) or implied(own, key, [lines[child][key] for child in children])
-            for key in sorted(named[root[name]])
-        }
-    return tuple(_node(name, specs[name], lines[name]) for name in order)
+    order: list[str] = []
+    todo = children_of("", specs)[::-1]
+    while todo:
+        order.append(todo.pop())
+        todo += children_of(order[-1], specs)[::-1]
+    return tuple(_node(name, specs[name]) for name in order)
 
 
 def lines_of(spec: FleetQuotaSpec) -> dict[Key, Amounts]:
-    """The lines that an object names."""
-    found: dict[Key, Amounts] = {}
-    for line in spec.resources:
-        guaranteed = smallest(line.name, line.guaranteed)
-        found[line.name, line.accelerator] = Amounts(
-            guaranteed=guaranteed,
+    """What an object says, by key, in the order of its lines."""
+    return {
+        (line.name, line.accelerator): Amounts(
+            guaranteed=smallest(line.name, line.guaranteed),
             limit=None if line.limit is None else smallest(line.name, line.limit),
-            lendable=guaranteed if line.lendable is None else smallest(line.name, line.lendable),
+            lendable=None if line.lendable is None else smallest(line.name, line.lendable),
         )
-    return found
-
-
-def implied(own: Mapping[Key, Amounts], key: Key, children: Sequence[Amounts]) -> Amounts:
-    """The line of a node for a key that is not among its `own`.
-
-    All kinds together are what it names of single kinds. A kind that it does not name although it
-    names others is nothing to it, unless it has a line for all. Else the node passes on what its
-    children have.
-    """
-    resource, accelerator = key
-    kinds = [line for (name, _), line in own.items() if name == resource]
-    if kinds and not accelerator:
-        children = kinds
-    elif kinds and (resource, "") not in own:
-        return NOTHING
-    return Amounts(
-        guaranteed=sum(each.guaranteed for each in children),
-        lendable=sum(each.lendable for each in children),
-    )
+        for line in spec.resources
+    }
 
 
 def specs_of(objects: Iterable[Object]) -> dict[str, FleetQuotaSpec]:
@@ -133,32 +94,19 @@ def children_of(name: str, specs: Mapping[str, FleetQuotaSpec]) -> list[str]:
     return sorted(each for each, spec in specs.items() if spec.parent == name)
 
 
-def _downwards(specs: Mapping[str, FleetQuotaSpec]) -> list[str]:
-    order: list[str] = []
-    todo = children_of("", specs)[::-1]
-    while todo:
-        order.append(todo.pop())
-        todo += children_of(order[-1], specs)[::-1]
-    return order
-
-
-def _root_of(name: str, specs: Mapping[str, FleetQuotaSpec]) -> str:
-    while specs[name].parent:
-        name = specs[name].parent
-    return name
-
-
-def _node(name: str, spec: FleetQuotaSpec, lines: Mapping[Key, Amounts]) -> Node:
-    preemption = spec.preemption
+def _node(name: str, spec: FleetQuotaSpec) -> Node:
+    lines, percent = lines_of(spec), spec.failover_reserve
+    # Rounded up: the share that was asked for is a floor.
+    reserve = {key: -(-line.guaranteed * percent // 100) for key, line in lines.items()}
     return Node(
         name=name,
         parent=spec.parent,
         lines=lines,
-        failover_reserve_percent=spec.failover_reserve,
-        within=preemption.within,
-        reclaim=preemption.reclaim,
-        min_run_time_s=preemption.min_run_time.total_seconds(),
-        max_reclaim_per_minute=preemption.max_reclaim_per_minute,
+        reserve={key: amount for key, amount in reserve.items() if amount},
+        within=spec.preemption.within,
+        reclaim=spec.preemption.reclaim,
+        min_run_time_s=spec.preemption.min_run_time.total_seconds(),
+        max_reclaim_per_minute=spec.preemption.max_reclaim_per_minute,
         budget=spec.budget,
     )
 
