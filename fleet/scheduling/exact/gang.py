@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fleet.scheduling.exact.question import question_of
 from fleet.scheduling.exact.solver import Limits, cp_sat, solver
 from fleet.scheduling.price import Prices
+from fleet.scheduling.stranding import NO_MIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.exact.question import Bin, Place, Question, Victim
+    from fleet.scheduling.stranding import Mix
 
 _NO_PRICES = Prices()
 _NO_LIMITS = Limits()
@@ -42,6 +44,9 @@ class Objective(NamedTuple):
     micro: int
     """Per hour, of the other units."""
     blocks: int
+    stranded: int = 0
+    """How much more is of no use to the jobs that are expected; may be less than before. Counted
+    where all pods are of one kind, nobody is evicted, and a mix is given."""
 
 
 class Share(NamedTuple):
@@ -91,6 +96,7 @@ def optimum(
     waited_s: float = 0.0,
     incumbents: Collection[str] = (),
     victims: Iterable[Victim] = (),
+    mix: Mix = NO_MIX,
     limits: Limits = _NO_LIMITS,
     ties: bool = True,
 ) -> Answer:
@@ -109,6 +115,7 @@ def optimum(
         waited_s=waited_s,
         incumbents=incumbents,
         victims=victims,
+        mix=mix,
     )
     return solve(question, limits=limits, ties=ties)
 
@@ -312,8 +319,29 @@ class _Model:
             sum(var for pool, var, _ in self._bought() if pool.micro is None),
             money,
             sum(self._touched.values()),
+            self._stranded(),
         )
         return Objective(*expressions)
+
+    def _stranded(self) -> Any:
+        """Of what is left in each block: the rest beyond whole units of each expected job."""
+        terms: list[Any] = []
+        for (cluster, block), free in sorted(self._q.free.items()):
+            taken = [
+                (self._q.roles[pool.role].unit, var, most)
+                for pool, var, most in self._bought()
+                if (pool.cluster, pool.block) == (cluster, block)
+            ]
+            if not taken:
+                continue
+            most = min(free, sum(unit * each for unit, _, each in taken))
+            pods = self._m.new_int_var(0, most, "taken")
+            self._m.add(pods == sum(unit * var for unit, var, _ in taken))
+            lost = [sum((free - x) % size * w for size, w in self._q.mix) for x in range(most + 1)]
+            change = self._m.new_int_var(min(lost) - lost[0], max(lost) - lost[0], "stranded")
+            self._m.add_element(pods, [each - lost[0] for each in lost], change)
+            terms.append(change)
+        return sum(terms)
 
     # -- what was chosen elsewhere
 
@@ -338,7 +366,7 @@ class _Model:
         found: Any = None
         values: list[int] = []
         for name, expression in zip(Objective._fields, self._levels, strict=True):
-            status, solved = self._minimise(expression, limits, found)
+            status, solved = self._minimise(name, expression, limits, found)
             if status == self._cp.INFEASIBLE:
                 return Infeasible()
             if status != self._cp.OPTIMAL:
@@ -354,9 +382,10 @@ class _Model:
             found = self._first(limits, found)
         return self._read(found)
 
-    def _minimise(self, expression: Any, limits: Limits, found: Any) -> tuple[Any, Any]:
+    def _minimise(self, name: str, expression: Any, limits: Limits, found: Any) -> tuple[Any, Any]:
         if found is not None:
-            if isinstance(expression, int) or _value(found, expression) == 0:
+            least = 0 if name != "stranded" else None
+            if isinstance(expression, int) or _value(found, expression) == least:
                 return self._cp.OPTIMAL, found
             self._hint(found)
         self._m.clear_objective()

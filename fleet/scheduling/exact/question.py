@@ -8,10 +8,11 @@ constraint by itself. Next step: `gang`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.scheduling.nodes import Toleration, untolerated
+from fleet.scheduling.stranding import NO_MIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.nodes import Node
     from fleet.scheduling.price import Prices
     from fleet.scheduling.requests import Amounts, Vector
+    from fleet.scheduling.stranding import Mix
 
 
 class Seat(NamedTuple):
@@ -89,6 +91,10 @@ class Question:
     """Most clusters."""
     ceiling: int | None
     """Most millionths per hour; every pool has a known price then."""
+    mix: Mix = NO_MIX
+    """The jobs that are expected; counts where all pods of the gang are of one kind."""
+    free: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By (cluster, block): pods of that kind that would fit, payable or not. Empty without mix."""
 
 
 def question_of(
@@ -100,13 +106,16 @@ def question_of(
     waited_s: float = 0.0,
     incumbents: Collection[str] = (),
     victims: Iterable[Victim] = (),
+    mix: Mix = NO_MIX,
 ) -> Question:
     """The question that `place` would be asked. Clusters that cannot be used are left out."""
     roles = demand.roles
     limit = demand.policy.objective.max_price
     payable = limit is None or not prices.currency or limit.currency == prices.currency
     able = tuple(sorted(victims, key=lambda each: each.uid))
+    alone = len({role.kind for role in roles}) == 1 and not able
     places, pools, bins = [], dict[Pool, int](), list[Bin]()
+    free: dict[tuple[str, str], int] = {}
     order = sorted(clusters, key=lambda each: (each.name not in incumbents, each.name))
     for cluster in order if payable else ():
         if not _open(demand, cluster, now_s):
@@ -120,6 +129,10 @@ def question_of(
         if any(tiers):
             places.append(Place(cluster.name, tiers, networks))
             bins += _bins(demand, cluster, tiers, prices, pools, able)
+            if alone and mix and cluster.capacity is not None:
+                for room in cluster.capacity.rooms(roles[0].kind):
+                    key = cluster.name, room.block
+                    free[key] = free.get(key, 0) + room.pods
     policy = demand.policy
     return Question(
         roles=roles,
@@ -129,6 +142,8 @@ def question_of(
         victims=able,
         span=1 if policy.mode == "One" else policy.gang.max_clusters,
         ceiling=None if limit is None else limit.micro,
+        mix=mix,
+        free=free,
     )
 
 
