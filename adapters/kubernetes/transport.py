@@ -204,6 +204,8 @@ class KubernetesTransport:
         return Response(answer.status, headers, body, warnings)
 
     def _target(self, request: Request) -> str:
+        if request.raw_target:
+            return self.server + request.raw_target.replace("#", "%23")
         target = self.server + quote(request.path, safe=_PATH_SAFE)
         return f"{target}?{urlencode(request.query)}" if request.query else target
 

@@ -223,6 +223,7 @@ class Server:
                 headers=headers,
                 body=body,
                 user=user,
+                raw_target=raw.raw_path if raw.raw_path.startswith("/") else "",
             )
             upgrading = request.wants_upgrade
             if upgrading:

@@ -11,7 +11,7 @@ see – requests of nobody, and impersonation, which the gateway itself uses tow
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import orjson
@@ -86,13 +86,13 @@ class Edge:
         if route.root == MEMBER:
             if not route.member:
                 raise NotFound.path()
-            below = f"/{route.member}{route.path}"
-            return await self._roots.members.handle(replace(request, path=below))
+            below = request.below(f"/{route.member}{route.path}")
+            return await self._roots.members.handle(below)
         own = self._own(route.path, request, merged=route.root != OBJECTS)
         if own is not None:
             return own
         if route.root == OBJECTS:
-            return await self._roots.objects.handle(replace(request, path=route.path))
+            return await self._roots.objects.handle(request.below(route.path))
         return await self._roots.merged.handle(request)
 
     def _own(self, path: str, request: Request, *, merged: bool) -> Response | None:

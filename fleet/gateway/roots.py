@@ -8,6 +8,7 @@ root's prefix off the path.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.apiserver import bodies
@@ -23,7 +24,6 @@ from fleet.errors import (
     TransportError,
 )
 from fleet.kube import paths
-from fleet.kube.wire import Request, Response
 from fleet.view import crossing, naming
 from fleet.view.forward import Call, unanswered
 from fleet.view.reads import Read
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fleet.gateway.subresources import PodSubresources
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
-    from fleet.kube.wire import Handler
+    from fleet.kube.wire import Handler, Request, Response
     from fleet.view.forward import Forwarder
     from fleet.view.reads import Reads
     from fleet.view.world import MemberPort, World
@@ -263,14 +263,7 @@ class MemberRoot:
             for key, value in request.headers.items()
             if not key.startswith("impersonate-")
         }
-        sent = Request(
-            request.method,
-            "/" + rest,
-            request.query,
-            headers=headers | crossing.headers(request.user),
-            body=request.body,
-            user=request.user,
-        )
+        sent = replace(request.below("/" + rest), headers=headers | crossing.headers(request.user))
         try:
             return await member.handler.handle(sent)
         except TransportError as error:

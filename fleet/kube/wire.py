@@ -8,7 +8,7 @@ or a simulation hands a `Request` straight to a handler.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Request:
     """One API call. `path` is absolute and percent-decoded, below its root (`/api/v1/pods`).
 
     `headers` has lower-case keys, the last value of a repeated header. `query` keeps order and
-    repeats. `protocols` are the offered WebSocket subprotocols.
+    repeats. `raw_target` is path and query as they came, for who passes them on to the letter; ""
+    where they are to be made of the two: decoding loses which slashes were escaped.
     """
 
     method: str
@@ -42,6 +43,16 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     user: UserInfo = ANONYMOUS
+    raw_target: str = field(default="", compare=False)
+
+    def below(self, path: str) -> Request:
+        """The request as whoever serves what is below a prefix sees it: `path` is the rest."""
+        raw, at = self.raw_target, 0
+        if raw and self.path.endswith(path):
+            for _ in self.path.removesuffix(path).encode():  # each byte is escaped or is not
+                at += 3 if raw[at] == "%" else 1
+            return replace(self, path=path, raw_target=raw[at:])
+        return replace(self, path=path, raw_target="")
 
     def param(self, name: str) -> str | None:
         """The first value of query parameter `name`, or None when it is absent."""

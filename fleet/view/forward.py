@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 
@@ -78,6 +79,14 @@ class Call:
             subresource=target.subresource,
         )
         return path + target.rest
+
+    @property
+    def raw_target(self) -> str:
+        """The same with the query, escaped as the caller did, where that matters: what is behind a
+        proxy is no path of the API. "" elsewhere."""
+        rest = self.target.rest
+        below = self.request.below(rest).raw_target if rest else ""
+        return quote(self.path.removesuffix(rest), safe="/:") + below if below else ""
 
 
 class Forwarder:
@@ -226,6 +235,7 @@ class Forwarder:
             self._query(call),
             headers=headers,
             body=body,
+            raw_target=call.raw_target,
         )
         try:
             return await member.handler.handle(sent)
