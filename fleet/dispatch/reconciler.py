@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fleet.dispatch import record as records
 from fleet.dispatch.decisions import Decision, Hold, Release, Remove, Situation, Timing, decide
 from fleet.dispatch.kinds import KINDS, row_of
+from fleet.dispatch.looking import Seen
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.record import Record
 from fleet.dispatch.shape import owner_reference
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.acting import Actor
     from fleet.dispatch.chronicle import Chronicle
     from fleet.dispatch.decisions import Act
-    from fleet.dispatch.looking import Looker, Seen
+    from fleet.dispatch.looking import Looker
     from fleet.dispatch.shape import Workload
     from fleet.dispatch.sight import Refused, Sight
     from fleet.kube.resources import Resource
@@ -40,7 +41,9 @@ Object = dict[str, Any]
 
 _STEPS: Final = 24  # of one pass; a workload that needs more is looked at again
 _POLL_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 2.0, "Running": 20.0}
-"""In case news from a member is late; nothing waits for it."""
+_CALM_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 20.0, "Running": 300.0}
+"""In case news from a member is late; nothing waits for it. Calmer where there is no lease, since
+there may be thousands of such workloads."""
 
 
 class Key(NamedTuple):
@@ -106,7 +109,10 @@ class Reconciler:
         if placement is not None:
             owner = placement.parse()["spec"]["workload"]["uid"]
             if workload is None or workload.uid != owner:
-                return await self._bury(key, placement, again=workload is not None)
+                outcome = await self._bury(key, placement, again=workload is not None)
+                if workload is not None and not workload.deleting:
+                    await self._say_what_is_in_its_way(key, workload)
+                return outcome
         if workload is None or workload.others:
             return Outcome()
         if placement is None:
@@ -216,6 +222,17 @@ class Reconciler:
         )
         outcome = await self._bring(key, stub, placement)
         return outcome._replace(again_s=0.0) if again and outcome.again_s is None else outcome
+
+    async def _say_what_is_in_its_way(self, key: Key, workload: Workload) -> None:
+        """An earlier one of its name, as long as that is not seen gone."""
+        placement = self._store.get(self._placements, key.namespace, key.placement)
+        if placement is None:
+            return
+        owed = records.read(placement.parse().get("status") or {}).owed
+        where = ", ".join(sorted({debt.cluster for debt in owed})) or "the fleet"
+        message = f"an earlier {workload.kind.name} of this name is not seen gone from {where}"
+        record = Record(reason="NotFenced", message=message)
+        await self._fold(key, workload, record, Seen({}, {}))
 
     async def _finish(self, key: Key, uid: str) -> None:
         """Nothing is left in any member: the record goes, then the workload may."""
@@ -351,8 +368,9 @@ class Reconciler:
     def _outcome(
         self, workload: Workload, record: Record, decision: Decision, expires_s: float | None
     ) -> Outcome:
-        waits = [decision.again_s, expires_s, _POLL_S.get(record.phase)]
         ask = workload.ask()
+        poll_s = (_POLL_S if ask.lapses else _CALM_S).get(record.phase)
+        waits = [decision.again_s, expires_s, poll_s]
         wants = record.waiting and not (ask.suspended or ask.deleting)
         return Outcome(
             again_s=min((each for each in waits if each is not None), default=None),

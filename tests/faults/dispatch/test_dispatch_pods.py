@@ -213,6 +213,21 @@ async def test_forced_it_goes_at_once_and_is_ended_when_its_member_is_back(pair)
     assert "pod-web" not in pair.records()
 
 
+async def test_one_of_the_same_name_waits_until_the_earlier_is_seen_gone(pair):
+    await pair.run_pod()
+    await running(pair)
+    pair.members["east"].cut = True
+    await pair.delete_pod(grace_s=0)
+    await pair.settle()
+    await pair.run_pod()
+    await pair.settle()
+    told = condition(pair.pod(), "PodScheduled")["message"]
+    assert told == "an earlier Pod of this name is not seen gone from east"
+    pair.members["east"].cut = False
+    await running(pair)
+    assert len(pair.starts) == 2
+
+
 async def test_what_is_changed_at_it_follows(pair):
     await pair.run_pod(metadata={"labels": {"app": "web", "gone": "soon"}})
     await running(pair)
