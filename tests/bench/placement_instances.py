@@ -21,6 +21,7 @@ from fleet.scheduling.exact.question import Seat, Victim
 from fleet.scheduling.price import Prices, prices_of
 from fleet.scheduling.requests import amounts, vector
 from fleet.scheduling.selection import policy_of
+from fleet.scheduling.stranding import POWERS
 
 Object = dict[str, Any]
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -42,29 +43,40 @@ class Instance:
     prices: Prices
     victims: tuple[Victim, ...]
     waited_s: float
+    in_use: float
+    """Share of the accelerators."""
 
     @property
     def question(self) -> dict[str, Any]:
         """What `exact.gang.optimum` and `placement.place` are both asked with."""
-        return {"now_s": 0.0, "prices": self.prices, "waited_s": self.waited_s}
+        return {
+            "now_s": 0.0,
+            "prices": self.prices,
+            "waited_s": self.waited_s,
+            "mix": POWERS,
+        }
+
+
+def families_of(number: int) -> tuple[str, ...]:
+    """Each of the eight mixtures of the three comes up in turn."""
+    return (
+        "multi-role" if number & 1 else "single-role",
+        *(("victims",) if number & 2 else ()),
+        *(("crowded",) if number & 4 else ()),
+    )
 
 
 def instance(number: int) -> Instance:
     chance = random.Random(number)
-    # Each of the eight mixtures of the three comes up in turn, some more than once.
-    multi, evicting, crowded = ((number % 8) & 1, (number % 8) & 2, (number % 8) & 4)
-    families = [
-        "multi-role" if multi else "single-role",
-        *(["victims"] if evicting else []),
-        *(["crowded"] if crowded else []),
-    ]
-    fleet = _Fleet(chance, crowded=bool(crowded), evicting=bool(evicting))
+    families = families_of(number)
+    crowded, evicting = "crowded" in families, "victims" in families
+    fleet = _Fleet(chance, crowded=crowded, evicting=evicting)
     while crowded and fleet.in_use <= CROWDED:
-        fleet = _Fleet(chance, crowded=True, evicting=bool(evicting))
-    roles = _roles(chance, fleet, multi=bool(multi))
+        fleet = _Fleet(chance, crowded=True, evicting=evicting)
+    roles = _roles(chance, fleet, multi="multi-role" in families)
     return Instance(
         number=number,
-        families=tuple(families),
+        families=families,
         demand=Demand(
             workload=Workload("batch/v1", "Job", "default", f"gang-{number}", f"uid-{number}"),
             roles=roles,
@@ -75,6 +87,7 @@ def instance(number: int) -> Instance:
         prices=_prices(chance, fleet),
         victims=fleet.victims,
         waited_s=chance.choice((0.0, 0.0, 3600.0)),
+        in_use=fleet.in_use,
     )
 
 
@@ -90,6 +103,7 @@ class _Fleet:
         self.gangs: list[list[Seat]] = [[] for _ in range(chance.randint(2, 6) if evicting else 0)]
         self.free = self.total = 0
         """Accelerators."""
+        self.cpu_only = chance.random() < 0.5
         self.kinds: dict[str, list[tuple[str, str]]] = {}
         count = chance.randint(6, 10) if crowded else chance.randint(2, 7)
         self.clusters = tuple(self._cluster(f"c{n:02}") for n in range(count))
@@ -109,7 +123,7 @@ class _Fleet:
         accelerator = chance.choice(("h100", "h200"))
         self.kinds[name] = []
         for block in range(chance.randint(1, 4)):
-            kind = chance.choice((accelerator, accelerator, accelerator, accelerator, CPU_ONLY))
+            kind = CPU_ONLY if self.cpu_only and chance.random() < 0.2 else accelerator
             gpus = 0 if kind == CPU_ONLY else chance.choice((4, 8, 8, 8))
             billing = chance.choice(("", "", "", "spot"))
             self.kinds[name].append((kind, f"{kind}-{gpus}"))
@@ -190,12 +204,15 @@ def _roles(chance: random.Random, fleet: _Fleet, *, multi: bool) -> tuple[Role, 
     cpu = chance.choice((2, 4, 7)) * gpus
     roles = [_role("worker", units * unit, unit, {GPU: gpus, "cpu": cpu}, network)]
     if multi:
-        small = {"cpu": chance.choice((4, 8, 16)), "memory": f"{chance.choice((8, 16))}Gi"}
+        # A few small ones beside the workers, or as many as fight with them for every node.
+        count = chance.choice((chance.randint(1, 8), 2 * units, there // 4))
+        small = {"cpu": chance.choice((4, 8, 16)), "memory": f"{chance.choice((8, 16, 60))}Gi"}
         network = chance.choice(("DataPlane", "DataPlane", "None"))
-        roles.append(_role("loader", chance.randint(1, 8), 1, small, network))
-        if chance.random() < 0.4:
-            lead = chance.choice(({GPU: 1, "cpu": 4}, {"cpu": 30}))
-            roles.append(_role("leader", 1, 1, lead, chance.choice(("None", roles[0].network))))
+        roles.append(_role("loader", max(1, min(count, 64)), 1, small, network))
+        if chance.random() < 0.5:
+            lead = chance.choice(({GPU: 1, "cpu": 4}, {GPU: 2, "cpu": 24}, {"cpu": 30}))
+            network = chance.choice(("None", roles[0].network))
+            roles.append(_role("leader", chance.choice((1, 1, 4)), 1, lead, network))
     return tuple(roles)
 
 
@@ -251,3 +268,84 @@ def _offers(chance: random.Random, cluster: str, kind: str, instance_type: str) 
         old = (NOW - timedelta(days=3)).isoformat()
         found = [{**each, "asOf": old} for each in found]
     return found
+
+
+# -- batches
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Many gangs at once on one fleet."""
+
+    number: int
+    demands: tuple[Demand, ...]
+    clusters: tuple[Cluster, ...]
+    prices: Prices
+
+
+def batch(number: int, *, gangs: int = 100, clusters: int = 16, asked: float = 1.2) -> Batch:
+    """`asked`: accelerators wanted by all, as a share of those that are free."""
+    chance = random.Random(1_000_000 + number)
+    members, offers, free = [], [], 0
+    for at in range(clusters):
+        nodes, pods = [], []
+        for block in range(8):
+            for position in range(8):
+                node = _node(f"b{block}-n{position}", f"b{block}", "h200", 8, "")
+                nodes.append(node)
+                taken = chance.choice((0, 0, 0, 0, 0, 8, 8, chance.choice((1, 2, 4))))
+                free += 8 - taken
+                if taken:
+                    pods.append(_pod(node["metadata"]["name"], {GPU: str(taken)}))
+        provider = chance.choice(("own", "own", "near"))
+        members.append(
+            Cluster(
+                name=f"c{at:02}",
+                labels={"fleet.dev/provider": provider},
+                capacity=capacity_of(nodes, pods, as_of_s=0.0, block_label="rack"),
+                parameter_plane=f"plane-{at % 4}",
+                data_plane="net-0",
+            )
+        )
+        price = 0 if provider == "own" else chance.randint(100, 600)
+        offer: Object = {"cluster": f"c{at:02}", "per": "Accelerator"}
+        offers.append(
+            {**offer, "perHour": f"{price / 100:.2f}"} if price else {**offer, "billing": "Owned"}
+        )
+        if not price:
+            del offers[-1]["per"]
+    book = {"metadata": {"name": "current"}, "spec": {"currency": "USD", "offers": offers}}
+    # Sizes as they are met with, many small and few large, scaled to what is asked for in all.
+    shapes = [
+        (chance.choice((1, 2, 4, 8, 8, 8)), chance.choice((1, 1, 2, 4)), 2 ** chance.uniform(0, 5))
+        for _ in range(gangs)
+    ]
+    scale = asked * free / sum(gpus * unit * units for gpus, unit, units in shapes)
+    return Batch(
+        number=number,
+        demands=tuple(
+            _member_of_batch(chance, at, gpus, unit, max(1, round(units * scale)))
+            for at, (gpus, unit, units) in enumerate(shapes)
+        ),
+        clusters=tuple(members),
+        prices=prices_of([book], now=NOW),
+    )
+
+
+def _member_of_batch(chance: random.Random, at: int, gpus: int, unit: int, units: int) -> Demand:
+    tiers = [
+        {"name": name, "selector": {"matchLabels": {"fleet.dev/provider": name}}}
+        for name in ("own", "near")
+    ]
+    spec = {
+        "mode": "Split",
+        "gang": {"maxClusters": chance.choice((1, 2, 2, 4))},
+        "clusters": {"tiers": tiers} if chance.random() < 0.5 else {},
+    }
+    network = chance.choice(("ParameterPlane", "ParameterPlane", "None"))
+    return Demand(
+        workload=Workload("batch/v1", "Job", "default", f"gang-{at:03}", f"uid-{at:03}"),
+        roles=(_role("worker", units * unit, unit, {GPU: gpus, "cpu": gpus}, network),),
+        policy=policy_of({"metadata": {"name": "gang", "namespace": "default"}, "spec": spec}).spec,
+        priority=chance.choice((100, 100, 200, 300)),
+    )

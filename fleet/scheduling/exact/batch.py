@@ -10,6 +10,7 @@ better: tiers, clusters, units of unknown price, money.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet.scheduling.exact.question import question_of
@@ -217,7 +218,7 @@ class _Model:
             raise AssertionError(f"a placement that was made is impossible, at level {level.name}")
         # Bounds are of integers: the next one that could be reached.
         bound = solved.best_objective_bound
-        return int(bound + 1e-6) if level.most else -int(-bound + 1e-6)
+        return floor(bound + 1e-6) if level.most else ceil(bound - 1e-6)
 
     def keep(self, level: Level) -> None:
         expression = self._expression(level)

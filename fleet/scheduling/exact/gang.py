@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.scheduling.exact.question import question_of
@@ -372,7 +373,7 @@ class _Model:
             if status != self._cp.OPTIMAL:
                 known = status == self._cp.FEASIBLE
                 best = self._read(solved) if known else (self._read(found) if found else None)
-                bound = round(solved.best_objective_bound) if known or found else 0
+                bound = ceil(solved.best_objective_bound - 1e-6) if known or found else 0
                 return Unproven(name, bound, best)
             found = solved
             value = _value(found, expression)

@@ -1,0 +1,207 @@
+"""Part of the placement bench: decisions against the best there is, as CP-SAT proves it.
+
+Single gangs: of each seeded instance the optimum and what `place` decided, both as the vector of
+the lexicographic objective; what `place` chose is valued by the same model with the choice held, so
+it is checked at the same time. Batches: what was reached against what no placement could beat.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import placement_instances
+from placement_instances import Batch, Instance
+
+from fleet.scheduling.exact import batch as exact_batch
+from fleet.scheduling.exact.gang import Infeasible, Objective, Optimum, Unproven, solve
+from fleet.scheduling.exact.question import question_of
+from fleet.scheduling.exact.solver import Limits
+from fleet.scheduling.placement import Plan, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FAMILIES = ("single-role", "multi-role", "victims", "crowded")
+QUICK = 80
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One instance: what is best and what was decided; None: nothing, or nothing possible."""
+
+    instance: Instance
+    best: Objective | None
+    reached: Objective | None
+    exact_s: float
+    place_s: float
+
+    @property
+    def refused_feasible(self) -> bool:
+        return self.best is not None and self.reached is None
+
+    @property
+    def equal(self) -> bool:
+        return self.best == self.reached
+
+    @property
+    def gap(self) -> float:
+        """Relative difference at the first level that differs; 1 for a possible gang refused."""
+        if self.equal:
+            return 0.0
+        if self.best is None or self.reached is None:
+            return 1.0
+        best, reached = next((b, r) for b, r in zip(self.best, self.reached, strict=True) if b != r)
+        return (reached - best) / max(abs(best), abs(reached))
+
+    @property
+    def level(self) -> str:
+        if self.best is None or self.reached is None:
+            return "" if self.equal else "refused"
+        levels = zip(Objective._fields, self.best, self.reached, strict=True)
+        return next((name for name, b, r in levels if b != r), "")
+
+
+def compare(instance: Instance) -> Compared:
+    """Raises AssertionError for a plan that breaks a hard constraint, or an unproven optimum."""
+    question = question_of(
+        instance.demand, instance.clusters, victims=instance.victims, **instance.question
+    )
+    began = time.perf_counter()
+    best = solve(question)
+    assert not isinstance(best, Unproven), (instance.number, best)
+    proven = time.perf_counter()
+    plan = decide(instance)
+    decided = time.perf_counter()
+    reached = None
+    if plan is not None:
+        shares, victims = plan
+        worth = solve(question, shares=shares, victims=victims)
+        assert isinstance(worth, Optimum), f"instance {instance.number}: no such placement: {plan}"
+        assert isinstance(best, Optimum), f"instance {instance.number}: not refused: {plan}"
+        assert best.objective <= worth.objective, f"instance {instance.number}: above the optimum"
+        reached = worth.objective
+    return Compared(
+        instance,
+        None if isinstance(best, Infeasible) else best.objective,
+        reached,
+        exact_s=proven - began,
+        place_s=decided - proven,
+    )
+
+
+Shares = dict[tuple[str, str, str], int]
+
+
+def decide(instance: Instance) -> tuple[Shares, tuple[str, ...]] | None:
+    """Pods by (role, cluster, block) and who is evicted for them."""
+    plan = place(instance.demand, instance.clusters, generation=1, **instance.question)
+    return (shares_of(plan), ()) if isinstance(plan, Plan) else None
+
+
+def shares_of(plan: Plan) -> Shares:
+    shares: Shares = defaultdict(int)
+    for shard in plan.shards:
+        by_role = shard.by_role or ((plan.demand.roles[0].name, shard.blocks),)
+        for role, blocks in by_role:
+            for block, pods in blocks:
+                shares[role, shard.cluster, block] += pods
+    return dict(shares)
+
+
+def summary(found: Iterable[Compared]) -> dict[str, float]:
+    found = list(found)
+    feasible = [each for each in found if each.best is not None]
+    return {
+        "exact_equal_share": sum(each.equal for each in found) / len(found),
+        "refused_feasible": sum(each.refused_feasible for each in found),
+        "mean_gap": statistics.mean(each.gap for each in feasible) if feasible else 0.0,
+    }
+
+
+# -- batches
+
+BATCHES = tuple((number, asked) for number, asked in enumerate((0.8, 0.8, 1.0, 1.0, 1.2, 1.2)))
+
+
+def batch_gap(batch: Batch, *, work: float) -> tuple[exact_batch.Gap, int, float]:
+    """The gap of what was placed, how many gangs were, and the seconds that placing took."""
+    began = time.perf_counter()
+    placed = place_all(batch)
+    took = time.perf_counter() - began
+    found = exact_batch.gap(
+        batch.demands,
+        placed,
+        batch.clusters,
+        now_s=0.0,
+        prices=batch.prices,
+        limits=Limits(work=work, workers=2),
+    )
+    return found, len(placed), took
+
+
+def place_all(batch: Batch) -> dict[int, list[exact_batch.Share]]:
+    """Shares by position: one after the other, by priority."""
+    clusters = {each.name: each for each in batch.clusters}
+    placed = {}
+    order = sorted(range(len(batch.demands)), key=lambda at: (-batch.demands[at].priority, at))
+    for at in order:
+        demand = batch.demands[at]
+        plan = place(demand, clusters.values(), generation=1, now_s=0.0, prices=batch.prices)
+        if not isinstance(plan, Plan):
+            continue
+        placed[at] = [
+            exact_batch.Share(each.cluster, each.tier, each.pods, each.per_hour)
+            for each in plan.shards
+        ]
+        for shard in plan.shards:
+            there = clusters[shard.cluster]
+            assert there.capacity is not None
+            left = there.capacity.without(demand.role.kind, shard.pods, blocks=dict(shard.blocks))
+            clusters[shard.cluster] = replace(there, capacity=left)
+    return placed
+
+
+# -- the part
+
+
+def run(quick: bool) -> dict[str, float]:
+    count = QUICK if quick else placement_instances.COUNT
+    found = [compare(placement_instances.instance(number)) for number in range(count)]
+    print("gangs against CP-SAT   instances  feasible  equal    refused  mean gap  CP-SAT    place")
+    for family in FAMILIES:
+        _print(family, [each for each in found if family in each.instance.families])
+    _print("all", found)
+    gaps = []
+    print("batches against their bound   placed  in      first level that differs     gap")
+    for number, asked in BATCHES[1:2] if quick else BATCHES:
+        size = {"gangs": 30, "clusters": 6} if quick else {}
+        batch = placement_instances.batch(number, asked=asked, **size)
+        gap, placed, took = batch_gap(batch, work=1.0 if quick else 4.0)
+        gaps.append(gap.relative)
+        title = f"{len(batch.demands)} gangs, {asked:.0%} of what is free"
+        level = f"{gap.level} {gap.reached}, bound {gap.bound}" if gap.relative else "none"
+        print(f"{title:29} {placed:6}  {took:4.1f} s  {level:28} {gap.relative:.2%}")
+    return {**summary(found), "batch_gap": statistics.mean(gaps)}
+
+
+def _print(title: str, found: list[Compared]) -> None:
+    if not found:
+        return
+    told = summary(found)
+    feasible = sum(each.best is not None for each in found)
+    exact_ms = 1000 * statistics.mean(each.exact_s for each in found)
+    place_ms = 1000 * statistics.mean(each.place_s for each in found)
+    print(
+        f"{title:22} {len(found):9} {feasible:9}  {told['exact_equal_share']:7.2%} "
+        f"{told['refused_feasible']:8}  {told['mean_gap']:8.3%} "
+        f"{exact_ms:6.1f} ms {place_ms:5.1f} ms"
+    )
+
+
+if __name__ == "__main__":
+    print(run(quick="--quick" in sys.argv))
