@@ -153,6 +153,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         clusters = assembly.clusters(store)
         stack.callback(members.on_change(clusters.changed))
+        await members.end_leaves()
         health = Health()
         server = Server(
             Edge(assembly.roots, health=health),

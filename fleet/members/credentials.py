@@ -3,11 +3,13 @@
 One file a member, complete in itself, with the cluster's UID as a kubeconfig extension, so that
 a member that is down when the gateway starts is still known for the cluster it is – and the file
 serves kubectl as it stands. A file is replaced in one step; one replaced from outside is noticed.
+A member that leaves has an empty file of another name until everybody has taken it.
 Blocking: call it from a worker thread.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from dataclasses import dataclass
@@ -21,7 +23,10 @@ from fleet.members.identity import check_name
 if TYPE_CHECKING:
     from pathlib import Path
 
+log = logging.getLogger(__name__)
+
 _SUFFIX = ".kubeconfig"
+_LEAVING = ".leaving"
 _EXTENSION = "fleet.dev/member"
 
 
@@ -53,9 +58,11 @@ class CredentialStore:
 
     def names(self) -> list[str]:
         """The members that have credentials here, by name."""
-        return sorted(
-            path.name.removesuffix(_SUFFIX) for path in self._directory.glob("*" + _SUFFIX)
-        )
+        return self._named(_SUFFIX)
+
+    def leaving(self) -> list[str]:
+        """The members whose leave was begun and not ended, by name."""
+        return sorted(set(self._named(_LEAVING)) - set(self.names()))
 
     def load(self, name: str) -> Stored:
         """The stored kubeconfig of a member. Raises StoreError when it cannot be read."""
@@ -84,20 +91,42 @@ class CredentialStore:
             except BaseException:
                 os.unlink(temporary)
                 raise
+            self._path(name, _LEAVING).unlink(missing_ok=True)
             self._sync_directory()
             self._seen[name] = _mark(path)
         except OSError as error:
             raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
 
     def delete(self, name: str) -> None:
-        """Forget a member's credentials; nothing happens when there are none."""
-        path = self._path(name)
+        """Forget a member's credentials; nothing happens when there are none. Raises StoreError."""
+        self._remove(self._path(name))
+        self._seen.pop(name, None)
+
+    def retire(self, name: str) -> None:
+        """Begin a leave: in one step the credentials are no member's any more, then they are
+        forgotten; `end` follows. Raises StoreError, and the member is one still."""
+        path, leaving = self._path(name), self._path(name, _LEAVING)
+        try:
+            os.replace(path, leaving)
+            self._sync_directory()
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be removed: {error.strerror}") from error
+        self._seen.pop(name, None)
+        try:
+            os.truncate(leaving, 0)
+        except OSError as error:
+            log.warning("%s: still holds credentials: %s", leaving, error.strerror)
+
+    def end(self, name: str) -> None:
+        """A leave has been taken by everybody. Raises StoreError."""
+        self._remove(self._path(name, _LEAVING))
+
+    def _remove(self, path: Path) -> None:
         try:
             path.unlink(missing_ok=True)
             self._sync_directory()
         except OSError as error:
             raise StoreError(f"{path}: cannot be removed: {error.strerror}") from error
-        self._seen.pop(name, None)
 
     def replaced(self) -> list[str]:
         """Members whose file is another one than when it was last loaded, saved or named here."""
@@ -112,8 +141,11 @@ class CredentialStore:
                 found.append(name)
         return found
 
-    def _path(self, name: str) -> Path:
-        return self._directory / f"{name}{_SUFFIX}"
+    def _named(self, suffix: str) -> list[str]:
+        return sorted(path.name.removesuffix(suffix) for path in self._directory.glob("*" + suffix))
+
+    def _path(self, name: str, suffix: str = _SUFFIX) -> Path:
+        return self._directory / f"{name}{suffix}"
 
     def _sync_directory(self) -> None:
         handle = os.open(self._directory, os.O_RDONLY)

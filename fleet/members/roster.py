@@ -2,8 +2,9 @@
 
 Joining is all or nothing: a cluster is checked – reachable, credentials accepted, not a member
 already under another name, discovery readable – before anything is written, and what was written
-is taken back if the rest fails. A member that is down when the gateway starts is a member all the
-same. Next step: `fleet.app` brings the news to `fleet.view`.
+is taken back if the rest fails. Leaving is written down first, so that a leave that is broken off
+is ended later. A member that is down when the gateway starts is a member all the same. Next step:
+`fleet.app` brings the news to `fleet.view`.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class Members:
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._joining: dict[str, str] = {}
+        self._leaving: set[str] = set()  # left, and not everybody has taken it
         self._listeners: list[Listener] = []
         self._news: dict[tuple[str, str], Change] = {}
         self._is_news = asyncio.Event()
@@ -233,6 +235,7 @@ class Members:
             await self._prepare(name, transport)
             try:
                 self._store.save(name, kubeconfig, uid=uid)
+                self._leaving.discard(name)
                 await self._start(member)
             except BaseException:
                 self._store.delete(name)
@@ -300,20 +303,41 @@ class Members:
 
     async def leave(self, name: str) -> None:
         """Let a member go: its credentials are forgotten, its tasks end. Raises JoinError for a
-        name that is no member's. The cluster itself is not touched."""
+        name that is no member's, StoreError when it is one still. The cluster itself is not
+        touched. A leave that was broken off is ended."""
         member = self._members.get(name)
         if name in self._joining:
             raise JoinError(f"{name} is being joined at this moment; wait for it to end")
         if member is None:
+            if name in self._leaving:
+                await self._carried_out(self._end_leave(name), f"leave of {name}")
+                return
             known = ", ".join(sorted(self._members)) or "there are none"
             raise JoinError(f"{name} is no member (members: {known})")
-        self._store.delete(name)
+        self._store.retire(name)
         del self._members[name]
         letting_go = self._let_go(member, self._tasks.pop(name))
         await self._carried_out(letting_go, f"leave of {name}")
 
+    async def end_leaves(self) -> None:
+        """End every leave that was broken off in an earlier life. Call it when all listeners are
+        there, before members come or go."""
+        self._leaving |= set(await asyncio.to_thread(self._store.leaving))
+        await self._end_leaves()
+
+    async def _end_leaves(self) -> None:
+        for name in sorted(self._leaving):
+            await self._carried_out(self._end_leave(name), f"leave of {name}")
+
+    async def _end_leave(self, name: str) -> None:
+        """Tell of it again: whoever has taken it already does nothing."""
+        if name in self._members or name in self._joining:
+            return
+        transport = _Unusable(ConfigError(f"{name} has left"))
+        await self._tell_of_leave(self._member(name, "", transport, verified=False))
+
     async def _let_go(self, member: Member, task: asyncio.Task[None]) -> None:
-        await self._told(Change("left", member))
+        await self._tell_of_leave(member)
         task.cancel()
         await asyncio.wait({task})
         try:
@@ -321,7 +345,18 @@ class Members:
         except KeyError:
             return
 
-    async def _carried_out(self, step: Coroutine[Any, Any, None], name: str) -> None:
+    async def _tell_of_leave(self, member: Member) -> None:
+        name = member.name
+        if not await self._told(Change("left", member)):
+            self._leaving.add(name)  # it is told of again
+            return
+        try:
+            self._store.end(name)
+        except StoreError as error:
+            log.warning("%s left, and is told of at the next start again: %s", name, error)
+        self._leaving.discard(name)
+
+    async def _carried_out(self, step: Coroutine[Any, Any, object], name: str) -> None:
         """Await a step that is taken whole even when who asked for it goes away."""
         await asyncio.shield(self._group.create_task(step, name=name))
 
@@ -344,21 +379,25 @@ class Members:
                 if self._members.get(member.name) is member and member not in self._untold:
                     await self._told(change)
 
-    async def _told(self, change: Change) -> None:
+    async def _told(self, change: Change) -> bool:
+        """Tell every listener; whether all have taken it."""
+        taken = True
         async with self._telling:
             self._untold.discard(change.member)
             for listener in list(self._listeners):
                 try:
                     await listener(change)
                 except Exception:
+                    taken = False
                     log.exception(
                         "%s: news that it %s was not taken", change.member.name, change.kind
                     )
+        return taken
 
     # -- rotation
 
     async def _follow_files(self) -> None:
-        """Take up kubeconfigs that were replaced on disk."""
+        """Take up kubeconfigs that were replaced on disk, and leaves that not everybody took."""
         pending: set[str] = set()
         while True:
             await asyncio.sleep(self._files_every_s)
@@ -367,6 +406,7 @@ class Members:
                 for name in sorted(pending):
                     if name in self._joining or await self._reload(name):
                         pending.discard(name)
+                await self._end_leaves()
             except Exception:
                 log.exception("credentials of members cannot be followed")
 
