@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fleet.scheduling.fit import Curve, Offered, offered
+from fleet.scheduling.fit import NOTHING, Curve, Offered, offered
 from fleet.scheduling.nodes import Taint, Toleration, taints_of, untolerated
 from fleet.scheduling.stranding import NO_MIX
 from policies import CLUSTER
@@ -99,27 +99,21 @@ def judge(
     waited_s: float,
     domain: str = "",
     mix: Mix = NO_MIX,
+    known_room: tuple[Offered, Curve] | None = None,
 ) -> Candidate:
     """The cluster against the policy of `demand` for one role.
 
     `domain`, where given, is the network it must be on besides: that of pods already placed. `mix`
-    are the jobs that are expected, for what a choice of blocks strands.
+    are the jobs that are expected, for what a choice of blocks strands. `known_room`, where given,
+    is what `room` would answer.
     """
-    policy = demand.policy
     tier, tier_reason = _tier(demand, role, cluster, waited_s)
     mine = domain_of(cluster, role)
-    has = Offered((), 0, 0, {})
     known = _known(cluster, now_s)
-    if not known and cluster.capacity is not None:
-        has = offered(
-            cluster.name,
-            cluster.capacity,
-            role,
-            prices,
-            spot=policy.objective.spot,
-            priced=policy.objective.max_price is not None,
-        )
-    curve = Curve(has.pools, has.free, unit=role.unit, mix=mix)
+    if known or cluster.capacity is None:
+        has, curve = _NO_ROOM
+    else:
+        has, curve = known_room or room(demand, role, cluster, prices, mix)
     reason, message = (
         _selected(demand, cluster)
         or (tier_reason if not tier else None)
@@ -142,6 +136,26 @@ def judge(
         pods=None if known else free,
         pods_if_empty=None if known else has.pods_if_empty,
     )
+
+
+_NO_ROOM = Offered((), 0, 0, {}), NOTHING
+
+
+def room(
+    demand: Demand, role: Role, cluster: Cluster, prices: Prices, mix: Mix
+) -> tuple[Offered, Curve]:
+    """What a cluster of known capacity has for a role: all that `judge` needs of its nodes."""
+    assert cluster.capacity is not None
+    objective = demand.policy.objective
+    has = offered(
+        cluster.name,
+        cluster.capacity,
+        role,
+        prices,
+        spot=objective.spot,
+        priced=objective.max_price is not None,
+    )
+    return has, Curve(has.pools, has.free, unit=role.unit, mix=mix)
 
 
 def domain_of(cluster: Cluster, role: Role) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.demand import Role
-    from fleet.scheduling.price import Prices, Spot
+    from fleet.scheduling.price import Price, Prices, Spot
     from fleet.scheduling.stranding import Mix
 
 # A cost is one integer, most significant part first, so that sums and comparisons are exact and
@@ -89,12 +89,17 @@ def offered(
     by_block: dict[str, int] = {}
     total: dict[tuple[str, str], list[int]] = {}
     why = ""
+    known: dict[tuple[object, ...], Price] = {}
     for room in capacity.rooms(role.kind):
         sums = total.setdefault((room.block, room.accelerator), [0, 0])
         sums[0] += room.pods
         sums[1] += room.pods_if_empty
         by_block[room.block] = by_block.get(room.block, 0) + room.pods
-        price = prices.of_pod(cluster, room, role.kind.request, spot=spot)
+        alike = room.accelerator, room.instance_type, room.billing, room.shape
+        price = known.get(alike)
+        if price is None:
+            price = prices.of_pod(cluster, room, role.kind.request, spot=spot)
+            known[alike] = price
         if not price.usable or (priced and price.micro is None):
             why = why or price.why
             continue

@@ -14,7 +14,7 @@ Work is bounded in steps, not in time, so that the same question always gets the
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, chain, groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fleet.scheduling.fit import together
@@ -106,17 +106,19 @@ def _single(
         return Found(bound, lost, ((position, tuple(wants)),), (position,), bound, proven=True)
     best: Found | None = None
     asked = 0
-    ranked = sorted((cost, _lost(rows[p], wants), p) for cost, p in costs)
-    for cost, lost, position in ranked:
-        if asked == _CHECKS or (best is not None and cost >= best.cost):
+    for cost, alike in groupby(sorted(costs), key=lambda each: each[0]):
+        if best is not None and cost >= best.cost:
             break
-        asked += 1
-        packed = check((position,))
-        if packed is None or (limit is not None and packed.cost > limit):
-            continue
-        if best is None or packed.cost < best.cost:
-            proven = packed.cost == bound
-            best = Found(packed.cost, lost, packed.shares, (position,), bound, proven)
+        for lost, position in sorted((_lost(rows[at], wants), at) for _, at in alike):
+            if asked == _CHECKS or (best is not None and cost >= best.cost):
+                break
+            asked += 1
+            packed = check((position,))
+            if packed is None or (limit is not None and packed.cost > limit):
+                continue
+            if best is None or packed.cost < best.cost:
+                proven = packed.cost == bound
+                best = Found(packed.cost, lost, packed.shares, (position,), bound, proven)
     return best
 
 
@@ -138,7 +140,7 @@ def ramp_cost(ramp: Iterable[tuple[int, int, int]], units: int) -> int | None:
 
 
 def joined(*ramps: Ramp) -> Ramp:
-    return tuple(sorted(step for ramp in ramps for step in ramp))
+    return tuple(sorted(chain.from_iterable(ramps)))
 
 
 def shortened(ramp: Ramp, units: int) -> Ramp:

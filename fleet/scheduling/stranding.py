@@ -8,6 +8,7 @@ descent (USENIX ATC '23), for blocks instead of nodes. `fit` asks.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -37,8 +38,29 @@ Choice = tuple[tuple[str, int], ...]
 """(block, units)."""
 
 
+class Losses:
+    """What is stranded of any number of pods, for one mix; each number is counted once."""
+
+    __slots__ = ("_known", "_mix")
+
+    def __init__(self, mix: Mix) -> None:
+        self._mix = mix
+        self._known: list[int] = []
+
+    def __getitem__(self, pods: int) -> int:
+        known = self._known
+        while pods >= len(known):
+            known.append(sum(len(known) % size * weight for size, weight in self._mix))
+        return known[pods] if pods >= 0 else 0
+
+
+@lru_cache(maxsize=64)
+def losses(mix: Mix) -> Losses:
+    return Losses(mix)
+
+
 def stranded(pods: int, mix: Mix) -> int:
-    return sum(pods % size * weight for size, weight in mix)
+    return losses(mix)[pods]
 
 
 def choose(places: Sequence[Place], units: int, *, unit: int, mix: Mix) -> tuple[int, Choice]:
@@ -55,33 +77,46 @@ def choose(places: Sequence[Place], units: int, *, unit: int, mix: Mix) -> tuple
         count += 1
     if not mix:
         return 0, _filled(places[:count], units, count - 1)
-    best: tuple[int, Choice] | None = None
-    for chosen in _subsets(places, count, units):
-        slack = sum(place.units for place in chosen) - units
+    lost = losses(mix)
+    before = [lost[place.pods] for place in places]
+    rest = [lost[place.pods - place.units * unit] for place in places]
+    even = all(place.pods == place.units * unit for place in places)
+    best: tuple[int, tuple[int, ...], int] | None = None
+    for chosen in _subsets([place.units for place in places], count, units):
+        slack = sum(places[at].units for at in chosen) - units
         if slack < 0:
             continue
-        before = sum(stranded(place.pods, mix) for place in chosen)
-        rest = [stranded(place.pods - place.units * unit, mix) for place in chosen]
-        for last, place in enumerate(chosen):
-            taken = place.units - slack
-            after = sum(rest) - rest[last] + stranded(place.pods - taken * unit, mix)
-            if taken > 0 and (best is None or after - before < best[0]):
-                best = after - before, _filled(chosen, units, last)
-            if not slack:
-                break
+        added = sum(rest[at] - before[at] for at in chosen)
+        if even or not slack:
+            # Whichever block keeps what is left over, it is as much.
+            added += lost[slack * unit]
+            if best is None or added < best[0]:
+                best = added, chosen, chosen[-1]
+            continue
+        for at in chosen:
+            place = places[at]
+            if place.units > slack:
+                more = added - rest[at] + lost[place.pods - (place.units - slack) * unit]
+                if best is None or more < best[0]:
+                    best = more, chosen, at
     assert best is not None
-    return best
+    added, chosen, last = best
+    return added, _filled([places[at] for at in chosen], units, chosen.index(last))
 
 
-def _subsets(places: Sequence[Place], count: int, units: int) -> Iterator[tuple[Place, ...]]:
-    if comb(len(places), count) <= _MOST_SUBSETS:
-        yield from combinations(places, count)
+def _subsets(sizes: Sequence[int], count: int, units: int) -> Iterator[tuple[int, ...]]:
+    """Positions of so many blocks."""
+    if count == 1:
+        yield from ((at,) for at, size in enumerate(sizes) if size >= units)
+        return
+    if comb(len(sizes), count) <= _MOST_SUBSETS:
+        yield from combinations(range(len(sizes)), count)
         return
     # The largest but one of them, and any that holds the rest; runs of neighbours besides.
-    head = tuple(places[: count - 1])
-    need = units - sum(place.units for place in head)
-    yield from ((*head, place) for place in places[count - 1 :] if place.units >= need)
-    yield from (tuple(places[at : at + count]) for at in range(1, len(places) - count + 1))
+    head = tuple(range(count - 1))
+    need = units - sum(sizes[at] for at in head)
+    yield from ((*head, at) for at in range(count - 1, len(sizes)) if sizes[at] >= need)
+    yield from (tuple(range(at, at + count)) for at in range(1, len(sizes) - count + 1))
 
 
 def _filled(places: Iterable[Place], units: int, last: int) -> Choice:
