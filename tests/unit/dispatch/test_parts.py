@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,14 @@ def placement(*shards: Shard, owed: tuple[Debt, ...] = (), name: str = "train") 
         "spec": {"workload": workload},
         "status": write(Record(phase="Running", since=1.0, shards=shards, owed=owed), {}),
     }
+
+
+def of_pod(*shards: Shard, owed: tuple[Debt, ...] = ()) -> dict[str, Any]:
+    """The Placement of the Pod `web`."""
+    made = placement(*shards, owed=owed, name="web")
+    made["metadata"]["name"] = "pod-web"
+    made["spec"]["workload"] = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "w"}
+    return made
 
 
 def row(group: str, resource: str):
@@ -97,11 +106,17 @@ class Taking:
         projector = Projector("east", resource)
         self.collection = Collection(resource, record.sequencer)
         self.sorting = Sorting(projector, record.parts)
+        self.hidden = Collection(resource, record.sequencer)
         intake = Intake(self.sorting, self.collection, clock=lambda: 0.0)
-        self.sink = Sieve(intake, self.sorting, record.parts)
+        aside = Intake(self.sorting, self.hidden, clock=lambda: 0.0)
+        kept = aside if self.sorting.keeps_hidden else None
+        self.sink = Sieve(intake, self.sorting, record.parts, hidden=kept)
 
     def keys(self) -> list[tuple[str, str]]:
         return [entry.key for entry in self.collection.snapshot().entries()]
+
+    def aside(self) -> list[tuple[str, str]]:
+        return [entry.key for entry in self.hidden.snapshot().entries()]
 
     def list(self, *objects: dict[str, Any], revision: int = 9) -> None:
         for _ in self.sink.replace(iter(objects), revision):
@@ -217,6 +232,94 @@ def test_hidden_objects_are_told_of_and_let_nothing_through(record):
     taking.sink.remove(job)
     assert taking.keys() == []
     assert told == [("east", "train", "train-g1-east", gone) for gone in (False, False, True)]
+
+
+# -- shards that are pods
+
+
+def shard_pod(name: str = "web-g1-east", **more: Any) -> dict[str, Any]:
+    labels = {"fleet.dev/shard": name, "fleet.dev/workload-uid": "w"} | more.pop("labels", {})
+    return pod(name, labels=labels, **more)
+
+
+@pytest.fixture
+def web(record):
+    record.put(of_pod(EAST))
+    return record
+
+
+def test_a_shard_that_is_a_pod_is_hidden_and_kept_aside(web):
+    told = []
+    web.parts.follower = lambda member, workload, obj, gone: told.append((workload, gone))
+    taking = Taking(web)
+    taking.list(pod(), shard_pod())
+    assert taking.keys() == [("payments", "train-g1-east-0-abcde.east")]
+    assert taking.aside() == [("payments.east", "web-g1-east")]
+    assert [(each.kind, each.name, gone) for each, gone in told] == [
+        ("Job", "train", False), ("Pod", "web", False)
+    ]  # fmt: skip
+    taking.list(pod(), revision=10)
+    assert taking.aside() == []
+
+
+def test_it_stays_hidden_when_its_record_goes_before_it(web):
+    taking = Taking(web)
+    taking.sink.upsert(shard_pod())
+    web.drop(of_pod(EAST))
+    taking.sink.upsert(shard_pod(revision="8"))
+    assert (taking.keys(), len(taking.aside())) == ([], 1)
+    taking.sink.remove(shard_pod(revision="9"))
+    assert (taking.keys(), taking.aside()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        shard_pod(name="another", labels={"fleet.dev/shard": "web-g1-east"}),
+        shard_pod(labels={"fleet.dev/workload-uid": "of another"}),
+    ],
+)
+def test_labels_alone_make_no_shard(web, other):
+    assert standing(web, other) == "Native"
+
+
+def test_a_job_of_the_same_name_is_another_shard(web):
+    web.put(placement(EAST, name="web"))
+    assert web.parts.of_shard("east", "Pod", "payments", "web-g1-east").uid == "w"
+    assert web.parts.of_shard("east", "Job", "payments", "web-g1-east").uid == UID
+
+
+def test_events_about_it_are_about_the_fleets_pod(web):
+    event = {
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": "web-g1-east.17", "namespace": "payments", "resourceVersion": "7"},
+        "involvedObject": {"kind": "Pod", "namespace": "payments", "name": "web-g1-east",
+                           "uid": "there"},
+    }  # fmt: skip
+    taking = Taking(web, row("", "events"))
+    taking.sink.upsert(event)
+    shown = taking.collection.get("payments", "web-g1-east.17.east").parse()
+    about = shown["involvedObject"]
+    assert (about["namespace"], about["name"], about["uid"]) == ("payments", "web", "w")
+
+
+@pytest.mark.parametrize(
+    ("made", "seat"),
+    [
+        (of_pod(EAST), None),
+        (of_pod(replace(EAST, state="Held")), None),
+        (of_pod(replace(EAST, state="Committed")), ("east", "web-g1-east")),
+        (of_pod(replace(EAST, state="Succeeded")), ("east", "web-g1-east")),
+        (of_pod(owed=(Debt("east", "web-g1-east", 1, "Deleted", None),)), ("east", "web-g1-east")),
+        (of_pod(owed=(Debt("east", "web-g1-east", 1, "NoRoom", 5.0),)), None),
+    ],
+)
+def test_it_has_a_seat_once_it_may_run_and_until_it_is_gone(record, made, seat):
+    record.put(made)
+    assert record.parts.seat("Pod", "payments", "web", "w") == seat
+    assert record.parts.seat("Pod", "payments", "web", "an earlier one") is None
+    record.drop(made)
+    assert record.parts.seat("Pod", "payments", "web", "w") is None
 
 
 # -- bodies on their way back
