@@ -53,7 +53,7 @@ class PriceBookSpec(Model):
     currency: Currency = setting("USD", "Currency of all its prices, by its three letters.")
     max_age: Duration = setting("24h", "A price older than this counts as unknown.")
     offers: Items[Offer] = setting((), "What can be had.")
-    egress: Items[Egress] = setting((), f"Prices of data. {LATER}")
+    egress: Items[Egress] = setting((), f"What it costs to move data. {LATER}")
 
 
 class PriceBook(Model):

@@ -3,7 +3,9 @@
 Amounts are whole millionths of the currency's unit. An offer is joint: it prices a node of a
 cluster under one way of billing, and a pod pays its share of that node, so that no price is put
 together from parts nobody sells together (skypilot#10199). A missing or outdated price is not free:
-it is unknown, and loses to every known one. What is owned costs 0 and says so.
+it is unknown, and loses to every known one. What is owned costs 0 and says so. Offers are compared
+by what an hour's work costs: where nodes can be taken away, what is lost with them counts
+(`cost.spot`). Moved data comes on top (`cost.egress`).
 """
 
 from __future__ import annotations
@@ -12,14 +14,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from fleet.scheduling.cost.egress import transfer
+from fleet.scheduling.cost.spot import USUAL_LOSS, expected
 from fleet.scheduling.requests import accelerators
 from policies import PRICE_BOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import timedelta
 
     from fleet.scheduling.capacity import Room
+    from fleet.scheduling.cost.egress import Transfer
     from fleet.scheduling.requests import Vector
+    from policies.placement_policy import DataSet
     from policies.price_book import Offer
 
 Object = dict[str, Any]
@@ -30,13 +37,16 @@ Spot = Literal["Never", "Allowed", "Preferred"]
 class Price:
     """Per pod and hour; `micro` is None where it is not known, `why` then says why not.
 
-    `usable` is False where the only way to get the node is one that the policy forbids.
+    `micro` is what an hour's work costs, and what places are compared by; `paid` is what the bill
+    says, which is less where interruptions are to be expected. `usable` is False where the only
+    way to get the node is one that the policy forbids.
     """
 
     micro: int | None
     billing: str = ""
     why: str = ""
     usable: bool = True
+    paid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +58,26 @@ class Prices:
     """By cluster; those that are too old are marked in `outdated`."""
     outdated: frozenset[Offer] = frozenset()
     warnings: tuple[str, ...] = ()
+    egress: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Per GiB, by the network that data leaves and the cluster it goes to."""
 
-    def of_pod(self, cluster: str, room: Room, request: Vector, *, spot: Spot) -> Price:
+    def of_data(self, data: Iterable[DataSet], *, cluster: str, network: str) -> Transfer:
+        """What is paid once for data that a workload reads in a cluster on a network."""
+        return transfer(data, cluster=cluster, network=network, per_gib=self.egress)
+
+    def of_pod(
+        self,
+        cluster: str,
+        room: Room,
+        request: Vector,
+        *,
+        spot: Spot,
+        lost: timedelta = USUAL_LOSS,
+    ) -> Price:
         """The cheapest fitting offer for a pod in a room of a cluster.
 
-        Of equal prices spot wins only where the policy prefers it.
+        `lost` is what an interruption costs the workload. Of equal prices spot wins only where the
+        policy prefers it.
         """
         fitting = [offer for offer in self.offers.get(cluster, ()) if _fits(offer, room)]
         allowed = [offer for offer in fitting if spot != "Never" or offer.billing != "Spot"]
@@ -66,11 +91,17 @@ class Prices:
             why = "its price is outdated" if allowed else "it has no price"
             return Price(None, room.billing, why)
         favoured = spot == "Preferred"
-        micro, _, billing = min(
-            (_share(offer, room, request), (offer.billing == "Spot") != favoured, offer.billing)
-            for offer in fresh
+        paid = [(_share(offer, room, request), offer) for offer in fresh]
+        micro, _, billing, bill = min(
+            (
+                expected(share, offer, lost=lost),
+                (offer.billing == "Spot") != favoured,
+                offer.billing,
+                share,
+            )
+            for share, offer in paid
         )
-        return Price(micro, billing)
+        return Price(micro, billing, paid=bill)
 
 
 def prices_of(books: Iterable[Object], *, now: datetime) -> Prices:
@@ -89,6 +120,7 @@ def prices_of(books: Iterable[Object], *, now: datetime) -> Prices:
     others = [name for name, spec in sound if spec.currency != currency]
     offers: dict[str, list[Offer]] = {}
     outdated: set[Offer] = set()
+    egress: dict[tuple[str, str], int] = {}
     for _, spec in sound:
         if spec.currency != currency:
             continue
@@ -96,12 +128,16 @@ def prices_of(books: Iterable[Object], *, now: datetime) -> Prices:
             offers.setdefault(offer.cluster, []).append(offer)
             if offer.as_of is not None and now.astimezone(UTC) - offer.as_of > spec.max_age:
                 outdated.add(offer)
+        for each in spec.egress:
+            route = (each.from_, each.to)
+            egress[route] = min(each.per_gib, egress.get(route, each.per_gib))
     warning = f"prices in {sound[0][0]} are in {currency}; not compared: {', '.join(others)}"
     return Prices(
         currency=currency,
         offers={cluster: tuple(found) for cluster, found in offers.items()},
         outdated=frozenset(outdated),
         warnings=(warning,) if others else (),
+        egress=egress,
     )
 
 
