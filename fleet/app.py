@@ -40,6 +40,7 @@ from fleet.gateway.health import Health
 from fleet.gateway.kubeconfig import KubeconfigFile, url_of
 from fleet.gateway.logs import log_exchange
 from fleet.gateway.metrics import RequestMetrics, watch_long_running
+from fleet.gateway.probes import FirstLists, Running, add_store
 from fleet.gateway.state import StateDirectory
 from fleet.members.binding import bind
 from fleet.members.credentials import CredentialStore
@@ -155,6 +156,11 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         stack.callback(members.on_change(clusters.changed))
         await members.end_leaves()
         health = Health()
+        add_store(health, store, clock=time.monotonic)
+        dispatching, controlling = Running(), Running()
+        health.add("dispatch", dispatching)
+        health.add("controllers", controlling)
+        health.add("informer-sync", FirstLists(assembly.world), live=False)
         server = Server(
             Edge(assembly.roots, health=health),
             Options(
@@ -185,9 +191,9 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(assembly.world.run(), name="idle resources")
-                group.create_task(controllers.run(), name="controllers")
+                group.create_task(controlling.run(controllers.run()), name="controllers")
                 group.create_task(clusters.run(), name="clusters")
-                group.create_task(dispatch.run(), name="dispatch")
+                group.create_task(dispatching.run(dispatch.run()), name="dispatch")
                 group.create_task(_renewing(renew), name="certificates")
                 group.create_task(_trimming(), name="memory")
                 log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)

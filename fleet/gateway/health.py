@@ -3,12 +3,13 @@
 `livez` says whether a restart would help, `readyz` whether to send requests here; `healthz` is
 their older name for the first. A member that is down makes neither fail: its objects are served
 as last seen. The text is upstream's (k8s.io/apiserver pkg/server/healthz), since probes and
-conformance tests read it.
+conformance tests read it. What is asked is in `probes`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,11 @@ from fleet.errors import NotFound
 from fleet.kube.wire import Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 logger = logging.getLogger(__name__)
+
+Probe = Callable[[], "str | Awaitable[str | None] | None"]
 
 ENDPOINTS = ("livez", "readyz", "healthz")
 _HEADERS = {
@@ -29,11 +32,13 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`probe` returns None when all is well, else what is wrong, in a few words for the log."""
+    """`probe` returns None when all is well, else what is wrong, in a few words for the log; or
+    something to await that does."""
 
     name: str
-    probe: Callable[[], str | None]
+    probe: Probe
     live: bool = True
+    ready: bool = True
 
 
 class Health:
@@ -44,10 +49,10 @@ class Health:
         self._stopping = False
         self.add("shutdown", lambda: "stopping" if self._stopping else None, live=False)
 
-    def add(self, name: str, probe: Callable[[], str | None], *, live: bool = True) -> None:
-        """Ask `probe` whenever health is asked for; one that is not `live` counts for readiness
-        alone."""
-        self._checks.append(Check(name, probe, live))
+    def add(self, name: str, probe: Probe, *, live: bool = True, ready: bool = True) -> None:
+        """Ask `probe` whenever health is asked for: whether the gateway is `live`, whether it is
+        `ready`, or both."""
+        self._checks.append(Check(name, probe, live, ready))
 
     def stop(self) -> None:
         """Not ready from here on: the gateway is stopping."""
@@ -60,7 +65,9 @@ class Health:
         endpoint, _, name = request.path.lstrip("/").partition("/")
         if endpoint not in ENDPOINTS:
             raise NotFound.path()
-        checks = [check for check in self._checks if check.live or endpoint == "readyz"]
+        checks = [
+            check for check in self._checks if (check.ready if endpoint == "readyz" else check.live)
+        ]
         if name:
             checks = [check for check in checks if check.name == name]
             if not checks:
@@ -72,7 +79,8 @@ class Health:
             if check.name in excluded:
                 lines.append(f"[+]{check.name} excluded: ok")
                 continue
-            wrong = check.probe()
+            outcome = check.probe()
+            wrong = await outcome if isinstance(outcome, Awaitable) else outcome
             if wrong is None:
                 lines.append(f"[+]{check.name} ok")
             else:

@@ -55,5 +55,13 @@ class Backend(Protocol):
         right then all of them may be found applied after all, as nobody was promised otherwise.
         """
 
+    async def prove(self) -> None:
+        """Write something that changes nothing, as durably as a commit. Raises StoreError when
+        that cannot be done at this moment."""
+
+    @property
+    def broken(self) -> str:
+        """Why it cannot be used any more until it is opened anew, "" while it can."""
+
     async def close(self) -> None:
         """Let go of files; safe to call twice, and without `open`."""

@@ -35,5 +35,12 @@ class MemoryBackend:
         done.set_result(None)
         return done
 
+    async def prove(self) -> None:
+        return None
+
+    @property
+    def broken(self) -> str:
+        return ""
+
     async def close(self) -> None:
         return None

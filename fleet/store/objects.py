@@ -211,6 +211,21 @@ class ObjectStore:
                 continue
         raise Conflict.of(group=gvr.group, resource=gvr.resource, name=name, why=MODIFIED_MEANWHILE)
 
+    # -- health
+
+    @property
+    def broken(self) -> str:
+        """Why nothing can be written until the store is opened anew, "" while something can."""
+        if self._state in (_State.NEW, _State.CLOSED):
+            return f"the object store {self._state.value}"
+        return self._backend.broken
+
+    async def prove(self) -> None:
+        """See that something could be written now. Raises StoreError otherwise."""
+        if not self._accepts:
+            raise StoreError(f"the object store {self._state.value}")
+        await self._backend.prove()
+
     # -- the writer
 
     async def _submit(self, write: _Write) -> Entry:

@@ -83,6 +83,15 @@ class SqliteBackend:
             raise StoreError(f"{self._path} is not open")
         return self._in_thread(self._thread, self._commit, changes)
 
+    async def prove(self) -> None:
+        if self._thread is None:
+            raise StoreError(f"{self._path} is not open")
+        await self._in_thread(self._thread, self._prove)
+
+    @property
+    def broken(self) -> str:
+        return self._out_of_use if self._thread is not None and self._connection is None else ""
+
     async def close(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -163,10 +172,7 @@ class SqliteBackend:
     def _commit(self, changes: Sequence[Record]) -> None:
         connection = self._connection
         if connection is None:
-            raise StoreError(
-                f"{self._path} is out of use since a failure that could not be undone; "
-                "restart the gateway"
-            )
+            raise StoreError(self._out_of_use)
         try:
             connection.execute("BEGIN IMMEDIATE")
             for change in changes:
@@ -181,6 +187,25 @@ class SqliteBackend:
         except (sqlite3.Error, ValueError, OverflowError) as error:
             self._roll_back(connection)
             raise self._failed("was not written, nothing was changed", error) from error
+
+    def _prove(self) -> None:
+        connection = self._connection
+        if connection is None:
+            raise StoreError(self._out_of_use)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_HIGH_WATER, (0,))  # it never falls; its page is written anew
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back(connection)
+            raise self._failed("cannot be written", error) from error
+
+    @property
+    def _out_of_use(self) -> str:
+        return (
+            f"{self._path} is out of use since a failure that could not be undone; "
+            "restart the gateway"
+        )
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         """Some failures end the transaction by themselves."""

@@ -97,7 +97,15 @@ def test_without_credentials_only_health_is_told(state: Path) -> None:
                     return error.code, error.read()
 
         assert status("/livez") == (200, b"ok")
-        assert b"[+]shutdown ok" in status("/readyz?verbose")[1]
+        code, body = status("/readyz?verbose")
+        checks = "ping shutdown store dispatch controllers informer-sync".split()
+        told = [f"[+]{check} ok" for check in checks]
+        assert (code, body.decode().splitlines()) == (200, [*told, "readyz check passed"])
+        code, body = status("/livez?verbose&exclude=dispatch")
+        told = ["[+]ping ok", "[+]store ok", "[+]dispatch excluded: ok", "[+]controllers ok"]
+        assert (code, body.decode().splitlines()) == (200, [*told, "livez check passed"])
+        assert status("/readyz/store") == (200, b"ok")
+        assert status("/livez/informer-sync")[0] == 404
         for path in ("/api", "/metrics", "/fleet/api", "/clusters/x/livez"):
             code, body = status(path)
             assert (code, json.loads(body)["reason"]) == (401, "Unauthorized")
