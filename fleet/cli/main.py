@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "get": ("objects", "Show objects of the fleet and its members."),
     "logs": ("objects", "Show what a pod's container wrote."),
     "explain": ("explaining", "Say where a workload was placed, and why."),
+    "cost": ("cost", "Show what work has cost, and will cost."),
     "kubeconfig": ("gateway", "Say which kubeconfig leads to the gateway."),
     "testbed": ("testbed", "Member clusters on this machine, for trying."),
     "demo": ("demo", "Tell the story of a fleet on this machine."),
