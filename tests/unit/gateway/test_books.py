@@ -119,3 +119,20 @@ def test_nothing_is_kept_of_a_member_that_left(books: Books, world: World) -> No
     assert (books._accounts, books._block_labels) == ({}, {})
     nodes.say(node())  # it joined again
     assert books._capacity("east") is not None
+
+
+def test_pods_that_no_list_shows_take_room_all_the_same(
+    books: Books, world: World, told: list[str]
+) -> None:
+    nodes, hidden = world.kinds[NODES].collection, world.kinds[PODS].hidden
+    nodes.say(node())
+    before = books._capacity("east")
+    told.clear()
+    hidden.say(pod(name="web-g1-east"))
+    assert told == ["east"]
+    after = books._capacity("east")
+    assert before is not None
+    assert after is not None
+    assert after.nodes[0].free["cpu"] < before.nodes[0].free["cpu"]
+    hidden.say(pod(name="web-g1-east"), deleted=True)
+    assert books._capacity("east") == before
