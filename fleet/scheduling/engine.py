@@ -18,7 +18,7 @@ from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
 from fleet.errors import InternalError
-from fleet.scheduling.queue import evicting
+from fleet.scheduling.queue import evicting, holding
 from fleet.scheduling.queue.deciding import Turn
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.queue.running import Run
@@ -43,6 +43,8 @@ class Engine:
         self._state = State(tree, placer, rules or Rules())
         self._adopted: dict[str, set[str]] = {}
         """Preemptors and their victims, from before the state was made anew."""
+        self._earmarked: dict[str, float] = {}
+        """Those for whom room was held, from before the state was made anew."""
         self._unverified = 0
 
     @property
@@ -51,8 +53,11 @@ class Engine:
 
     # Events
 
-    def submit(self, item: Item, now: float) -> None:
-        """Also what changed while it waits. What runs already is left alone."""
+    def submit(self, item: Item, now: float, *, earmarked_s: float | None = None) -> None:
+        """Also what changed while it waits. What runs already is left alone.
+
+        `earmarked_s`: since when room was held for it before the state was made anew.
+        """
         state = self._state
         if item.uid in state.runs.by_uid:
             return
@@ -60,6 +65,8 @@ class Engine:
             state.unqueue(item.uid)
         state.since.setdefault(item.uid, now)
         state.queue(item)
+        if earmarked_s is not None:
+            self._earmarked[item.uid] = earmarked_s
 
     def withdraw(self, uid: str) -> None:
         """It was deleted while it waited."""
@@ -145,13 +152,20 @@ class Engine:
         placed: Placed,
         started_s: float,
         *,
+        requests: Mapping[Key, int] | None = None,
         evictions: int = 0,
         saved_s: float | None = None,
         leaving_for: str = "",
     ) -> None:
-        """It runs already: how the state is made anew from what there is."""
+        """It runs already: how the state is made anew from what there is.
+
+        `requests`: what it holds, where that is not all that was asked for.
+        """
+        held = item if requests is None else replace(item, requests=requests)
+        run = Run(held, placed, (), 0, started_s, evictions, saved_s, leaving_for)
+        run.whole = item
         self._state.placer.take(item.uid, placed)
-        self._state.run(Run(item, placed, (), 0, started_s, evictions, saved_s, leaving_for))
+        self._state.run(run)
         self._state.since.setdefault(item.uid, started_s)
         self._state.evictions[item.uid] = evictions
         if leaving_for:
@@ -165,6 +179,8 @@ class Engine:
         out: list[Decision] = []
         adopted, self._adopted = self._adopted, {}
         evicting.resume(state, adopted, now)
+        earmarked, self._earmarked = self._earmarked, {}
+        holding.resume(state, earmarked, now)
         evicting.expire(state, now)
         while state.timers and state.timers[0][0] <= now:
             state.stir(heappop(state.timers)[1])
@@ -197,6 +213,11 @@ class Engine:
 
     def running(self) -> Mapping[str, Run]:
         return self._state.runs.by_uid
+
+    def earmarks(self) -> dict[str, float]:
+        """Since when room is held for whom: to be given to `submit` after a restart."""
+        marks = [mark for root in self._state.roots.values() for mark in root.marks.ordered()]
+        return {mark.item.uid: mark.since_s for mark in marks if not mark.preempts}
 
     def report(self) -> list[Line]:
         """The lines of `fleet quota`."""

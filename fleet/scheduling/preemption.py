@@ -7,9 +7,9 @@ above its guaranteed amount goes (kueue#10171); a gang that reaches below goes o
 else does. Protected gangs are passed over, not given up for (KAI#1750).
 
 Victims are whole gangs, in this order: borrowers, lower priority, least lost work for what they
-leave, youngest. Each is tried for dispensability again. Nothing is returned unless the preemptor has quota and a place
-once they are gone. Room in members is made in one member where one is enough, the one that loses
-least. Next step: `engine` tells them to go and holds what they leave.
+leave, youngest. Each is tried for dispensability again. Nothing is returned unless the preemptor
+has quota and a place once they are gone. Room in members is made in one member where one is enough,
+the one that loses least. Next step: `queue.evicting` tells them to go and holds what they leave.
 """
 
 from __future__ import annotations

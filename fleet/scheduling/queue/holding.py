@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.placer import Placed, Unplaced
 from fleet.scheduling.queue.marks import Mark
+from fleet.scheduling.quota.book import level
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fleet.scheduling.placer import Item
     from fleet.scheduling.queue.lines import Line
     from fleet.scheduling.queue.marks import Order
@@ -59,6 +62,17 @@ def mark_for(
     else:
         state.searched.pop(item.uid, None)
     return own
+
+
+def resume(state: State, earmarked: Mapping[str, float], now: float) -> None:
+    """Earmarks from before the state was made anew; each is judged again when it is tried."""
+    for uid, since_s in sorted(earmarked.items()):
+        line = state.lines.of.get(uid)
+        if line is not None:
+            item = line.items[uid]
+            young = now - state.since[uid] < state.rules.aging_s
+            place = (level(line.asked), young, -item.priority, item.sequence, uid)
+            state.root(line.node).marks.put(Mark(item, line.asked, place, since_s))
 
 
 def gives_way(state: State, root: Root, mark: Mark, item: Item, place: Order, now: float) -> bool:

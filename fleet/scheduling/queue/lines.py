@@ -1,9 +1,9 @@
 """Waiting work, by quota node: equal work stands in one line and is tried once for all of it.
 
-Equal means the same node, priority, shape and declared run time. Within a node lines go by priority, then by the
-sequence of their first item. A line that could not be served is parked with its reason until an
-event of its tree, of capacity or of time wakes it; the engine wakes all of a tree's lines on each
-(KAI#1217, skypilot#5494), a line costs one comparison.
+Equal means the same node, priority, shape and declared run time. Within a node lines go by
+priority, then by the sequence of their first item. A line that could not be served is parked with
+its reason until an event of its tree, of capacity or of time wakes it; each wakes all lines of the
+tree (KAI#1217, skypilot#5494), which costs one comparison a line.
 """
 
 from __future__ import annotations
