@@ -249,11 +249,13 @@ class RevisionTooLarge(ServerTimeout):
 
 
 class MemberStatus(ApiError):
-    """A Status that a member answered, to be passed on as it is (names already projected)."""
+    """A Status that a member answered, to be passed on as it is (names already projected), with
+    the warnings that came with it."""
 
-    def __init__(self, status: Mapping[str, Any]) -> None:
+    def __init__(self, status: Mapping[str, Any], *, warnings: Sequence[str] = ()) -> None:
         super().__init__(str(status.get("message", "")))
         self.status = status
+        self.warnings = tuple(warnings)
 
     @property
     def http_code(self) -> int:

@@ -61,7 +61,8 @@ def error_response(error: ApiError) -> Response:
     code = error.http_code
     if isinstance(error, MemberStatus) and not 400 <= code <= 599:
         code = 500  # a member may write anything into its Status; an error must stay one
-    return Response(code, headers, encode(status))
+    warnings = error.warnings if isinstance(error, MemberStatus) else ()
+    return Response(code, headers, encode(status), warnings)
 
 
 def header_lines(response: Response, *, audit_id: str) -> CIMultiDict[str]:

@@ -85,7 +85,8 @@ class PodSubresources:
                 return await self._evict(call, entry)
             return await self._edit(call, resource, entry)
         except MemberStatus as error:
-            raise MemberStatus(_renamed(error.status, call, entry)) from error
+            renamed = _renamed(error.status, call, entry)
+            raise MemberStatus(renamed, warnings=error.warnings) from error
 
     # -- where it runs
 

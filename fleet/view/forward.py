@@ -298,7 +298,7 @@ class Forwarder:
             why = f"it does not accept the fleet's credentials ({value.get('message', '')})"
             raise Unavailable.member(call.member.name, why)
         if answer.status >= 400:
-            raise MemberStatus(projector.project_status(value))
+            raise MemberStatus(projector.project_status(value), warnings=answer.warnings)
         return value
 
     def _intake(self, call: Call) -> Intake | None:

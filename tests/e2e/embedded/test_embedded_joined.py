@@ -64,6 +64,24 @@ async def test_pods_of_both_are_seen_read_and_ended_through_the_gateway(
     assert "fleet:admins" in record.groups
 
 
+async def test_workloads_are_carried_out_by_the_dispatcher_of_their_namespace(
+    fleet_of_two, over_tls
+):
+    gateway, members = fleet_of_two
+    container = {"name": "main", "image": "any", "command": ["true"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {"metadata": {"name": "train"}, "spec": {"template": template}}
+    async with over_tls(gateway.kubeconfig, namespace="research") as fleet:
+        await fleet.call("POST", "/api/v1/namespaces", {"metadata": {"name": "research"}})
+        await fleet.create("jobs", job)
+        await fleet.until_one("jobs", "train", lambda found: found["status"].get("succeeded") == 1)
+    records = [each for member in members for each in member.cluster.audit.records]
+    inside = [each for each in records if "/namespaces/research/" in each.path]
+    made = {(each.user, each.path.rpartition("/")[2]) for each in inside if each.method == "POST"}
+    assert ("fleet:dispatcher:research", "jobs") in made
+    assert {kind for user, kind in made if user == "admin"} <= {"rolebindings", "pods"}
+
+
 async def test_a_name_that_already_ends_a_fleet_objects_name_is_no_members(fleet_of_two, over_tls):
     gateway, members = fleet_of_two
     gold = {"metadata": {"name": "gold.idc-c"}, "value": 1}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from fleet.apiserver.outgoing import error_response
 from fleet.apiserver.reading import Scope
 from fleet.errors import Forbidden, MemberStatus, TransportError, Unauthorized, Unavailable
 from fleet.kube import builtin, discovery
@@ -173,3 +174,22 @@ async def test_a_streams_refusal_keeps_the_members_warnings(world: World) -> Non
     call = Call(request, target, secrets(), west, "payments", "s")
     answer = await Forwarder(world).stream(call)
     assert (answer.status, answer.warnings) == (400, ("mind the gap",))
+
+
+async def test_so_does_the_refusal_of_a_write(world: World) -> None:
+    west = Member("west", 200)
+
+    async def refuse(request: Request) -> Response:
+        status = {"kind": "Status", "code": 422, "message": "no"}
+        return Response(422, {}, orjson.dumps(status), warnings=("deprecated",))
+
+    west.handle = refuse  # type: ignore[method-assign]
+    world.admit(west)
+    body = orjson.dumps({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}})
+    request = Request("POST", "/api/v1/namespaces/payments.west/secrets", body=body, user=JANE)
+    target = parse_target(request.method, request.path)
+    assert target is not None
+    with pytest.raises(MemberStatus) as caught:
+        await Forwarder(world).write(Call(request, target, secrets(), west, "payments", ""))
+    answer = error_response(caught.value)
+    assert (answer.status, answer.warnings) == (422, ("deprecated",))
