@@ -380,6 +380,8 @@ class Dispatch:
         annotations = metadata.get("annotations") or {}
         if annotations.get(FLEET_ANNOTATION) != self._fleet or metadata.get("deletionTimestamp"):
             return False
+        if metadata["labels"][SHARD_LABEL] != metadata["name"]:
+            return False  # a pod of a shard goes with it
         workload = self._parts.of_shard(cluster, kind.name, metadata["namespace"], metadata["name"])
         return workload is None or workload.uid != metadata["labels"][WORKLOAD_UID_LABEL]
 

@@ -27,6 +27,10 @@ def place(kubectl: Any) -> Iterator[str]:
     kubectl("create", "namespace", namespace)
     yield namespace
     kubectl("delete", "namespace", namespace)
+    for member in ("east", "west"):  # what the fleet made there stays: leave it as it was found
+        there = kubectl.at(member)
+        there("delete", "namespace", namespace, "--ignore-not-found")
+        there("delete", "priorityclass", "fleet-hold", "--ignore-not-found")
 
 
 @pytest.fixture

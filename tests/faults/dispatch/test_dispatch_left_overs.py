@@ -104,6 +104,38 @@ async def test_what_is_not_this_fleets_stays(fleet, east, job):
     assert len(east.all("jobs")) == 1
 
 
+def held_pod(**more):
+    """A Pod at its gate, of a gateway that died and was put back to before it was made."""
+    made = shard("web-g7-east", **more)
+    gate = {"name": "gate", "configMap": {"name": "web-g7-east.pod-gate"}}
+    made["spec"] = {
+        "nodeName": "n1", "containers": [{"name": "a", "image": "x"}], "volumes": [gate]
+    }  # fmt: skip
+    return made
+
+
+async def test_a_held_pod_that_no_record_knows_is_removed(fleet, east):
+    await east.put("pods", held_pod())
+    await swept(fleet, east)
+    assert east.all("pods") == []
+
+
+async def test_pods_of_jobs_and_of_others_stay(fleet, east):
+    of_a_job, of_another = held_pod(), held_pod(fleet="another-fleet")
+    of_a_job["metadata"]["name"] = "web-g7-east-0-abcde"
+    await east.put("pods", of_a_job)
+    await east.put("pods", of_another)
+    await swept(fleet, east)
+    assert len(east.all("pods")) == 2
+
+
+async def test_a_recorded_pod_stays(fleet, east):
+    await fleet.run_pod()
+    await fleet.until(lambda: fleet.record("pod-web").phase == "Running")
+    await swept(fleet, east)
+    assert [pod["metadata"]["name"] for pod in east.all("pods")] == ["web-g1-east"]
+
+
 async def test_a_recorded_shard_stays(fleet, east):
     await fleet.run_job(ranks=3)
     await fleet.until(lambda: fleet.record().phase == "Running")
