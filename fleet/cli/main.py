@@ -6,6 +6,7 @@ at once whatever the other commands need.
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -82,6 +83,11 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except FleetError as error:
             raise Failure(str(error)) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever read the output has seen enough
+            what = f"{error.filename}: " if error.filename else ""
+            raise Failure(f"{what}{error.strerror or error}") from error
 
 
 @click.group(

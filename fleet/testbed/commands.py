@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fleet.errors import TestbedError
 from fleet.testbed import admin, binaries, components, embedded, layout, processes, shape
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleet.testbed.shape import NodeShape
+
+T = TypeVar("T")
 
 PROVIDERS = ("local", embedded.COMPONENT)
 _NAMES = ("east", "west", "north", "south")
@@ -158,9 +160,7 @@ async def status(
     _check_provider(provider)
     home = (home or layout.state_home()).absolute()
     found = _chosen(names, home)
-    async with asyncio.TaskGroup() as group:
-        looks = [group.create_task(_look(home / name), name=f"status of {name}") for name in found]
-    return [look.result() for look in looks]
+    return await _together([_look(home / name) for name in found])
 
 
 def default_names(count: int) -> list[str]:
@@ -285,14 +285,17 @@ def _networks(names: Sequence[str], home: Path) -> dict[str, int]:
     return known
 
 
-async def _together(work: Sequence[Coroutine[None, None, None]]) -> None:
+async def _together(work: Sequence[Coroutine[None, None, T]]) -> list[T]:
     """Do all at once; one failure stops the others and is raised as itself, not in a group."""
     try:
         async with asyncio.TaskGroup() as group:
-            for number, part in enumerate(work):
+            tasks = [
                 group.create_task(part, name=f"testbed {number}")
+                for number, part in enumerate(work)
+            ]
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]
 
 
 async def _start(

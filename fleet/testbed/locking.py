@@ -7,6 +7,8 @@ import fcntl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from fleet.errors import TestbedError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
@@ -27,10 +29,14 @@ def make_private(directory: Path) -> None:
 async def locked(path: Path, *, waiting: str, tell: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the lock file `path`; `waiting` is told once if another process holds it.
 
-    Polled, so that a wait can be cancelled: the other process may be at it for minutes.
+    Polled, so that a wait can be cancelled: the other process may be at it for minutes. Raises
+    TestbedError where the file cannot be made.
     """
-    make_private(path.parent)
-    file = await asyncio.to_thread(path.open, "w")
+    try:
+        make_private(path.parent)
+        file = await asyncio.to_thread(path.open, "w")
+    except OSError as error:
+        raise TestbedError(f"{path.parent} cannot be used: {error.strerror}") from error
     with file:
         told = False
         while True:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from fleet.cli import explaining, members, program, testbed
+from fleet.cli import explaining, members, output, program, testbed
 from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
 from fleet.errors import AlreadyExists, NotFound
@@ -728,6 +730,33 @@ def test_without_any_kubeconfig_it_says_how_to_begin(
     for name in ("KUBECONFIG", "FLEET_KUBECONFIG", "FLEET_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     ends_in_words(fleet(*args), "start a gateway with `fleet run`")
+
+
+def test_a_home_that_cannot_be_used_is_one_message(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for command in (("up", "--provider", "embedded", "x"), ("down",), ("status",)):
+        result = fleet("testbed", *command, "--home", str(file / "home"))
+        if command[0] == "up":
+            ends_in_words(result, f"{file}")
+        assert "Traceback" not in result.output
+    broken = tmp_path / "home" / "east" / "member.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    for command in (("up", "--provider", "embedded", "east"), ("down",), ("status",)):
+        home = ("--home", str(tmp_path / "home"))
+        ends_in_words(fleet("testbed", *command, *home), f"{broken} cannot be read")
+
+
+def test_output_that_cannot_be_written_is_one_message(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    gateway.answers["/api/v1/nodes"] = {"items": []}
+    monkeypatch.setattr(output, "document", full)
+    ends_in_words(fleet("get", "nodes", "-o", "json"), "No space left on device")
 
 
 def ends_in_words(result: Result, words: str) -> None:
