@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fleet.scheduling.mixing import Mixing
 from fleet.scheduling.stock import PodKind, Room, Seats, Site, fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fleet.scheduling.nodes import Node
     from fleet.scheduling.stock import Block
@@ -159,6 +160,50 @@ class Capacity:
             seats[name] = (*seats.get(name, ()), *more)
         return sum(count for _, count in more)
 
+    def take_together(
+        self, wanted: Sequence[tuple[PodKind, Mapping[str, int]]]
+    ) -> tuple[Capacity, tuple[Taken, ...]]:
+        """The picture with pods of several kinds in it, by block.
+
+        One kind after the other, as given; in a block that does not hold them so, dealt out to its
+        nodes together, where that is known to be possible.
+        """
+        capacity, found = self, list[Taken]()
+        for kind, blocks in wanted:
+            capacity, taken = capacity.take(kind, sum(blocks.values()), blocks=blocks)
+            found.append(taken)
+        if all(
+            {name: sum(n for _, n in seats) for name, seats in taken.seats}
+            == {name: pods for name, pods in blocks.items() if pods}
+            for taken, (_, blocks) in zip(found, wanted, strict=True)
+        ):
+            return capacity, tuple(found)
+        return self._dealt(wanted)
+
+    def _dealt(
+        self, wanted: Sequence[tuple[PodKind, Mapping[str, int]]]
+    ) -> tuple[Capacity, tuple[Taken, ...]]:
+        kinds = [kind for kind, _ in wanted]
+        capacity = self
+        seats: list[dict[str, Seats]] = [{} for _ in wanted]
+        for name in sorted({name for _, blocks in wanted for name in blocks}):
+            counts = tuple(blocks.get(name, 0) for _, blocks in wanted)
+            block = capacity.blocks.get(name)
+            mixing = Mixing(block, kinds, counts) if block is not None else None
+            there = mixing.seats(counts) if mixing is not None and mixing.known else None
+            for at, kind in enumerate(kinds):
+                if there is not None:
+                    seats[at][name] = there[at]
+                    capacity = capacity.retake(Taken(kind, ((name, there[at]),)))
+                elif counts[at]:
+                    capacity, taken = capacity.take(kind, counts[at], blocks={name: counts[at]})
+                    for where, more in taken.seats:
+                        seats[at][where] = (*seats[at].get(where, ()), *more)
+        return capacity, tuple(
+            Taken(kind, tuple((name, each) for name, each in by_block.items() if each))
+            for kind, by_block in zip(kinds, seats, strict=True)
+        )
+
     def without(
         self, kind: PodKind, pods: int, *, blocks: Mapping[str, int] | None = None
     ) -> Capacity:
@@ -182,6 +227,18 @@ class Capacity:
                 there = [(at, sign * pods) for at, pods in seats if at < nodes]
                 changed[name] = block.seated(request, there)
         return self._changed(changed)
+
+    def on_nodes(self, kind: PodKind, pods: Mapping[str, int]) -> Taken:
+        """Pods of a kind by name of their node, for `give` and `retake`."""
+        seats = {
+            name: tuple(
+                (at, pods[node.name])
+                for at, node in enumerate(block.site.nodes)
+                if pods.get(node.name)
+            )
+            for name, block in self.blocks.items()
+        }
+        return Taken(kind, tuple((name, found) for name, found in seats.items() if found))
 
     def released(self, kind: PodKind, pods: Mapping[str, int]) -> Capacity:
         """As if pods of a kind, by block, were gone, from whichever nodes they are on."""

@@ -106,6 +106,10 @@ def solve(
     return _Solver(asked, order, capacities, terms, span=span, ceiling=ceiling).best()
 
 
+_Place = tuple[str, frozenset[int]]
+"""A cluster, and which roles may go there."""
+
+
 class _Solver:
     def __init__(
         self,
@@ -127,7 +131,7 @@ class _Solver:
         self._terms = terms
         self._span = span
         self._limit = None if ceiling is None else Cost(0, ceiling + 1, 0).packed - 1
-        self._packings: dict[tuple[str, ...], Packing | None] = {}
+        self._packings: dict[tuple[_Place, ...], Packing | None] = {}
 
     def best(self) -> Answer | None:
         tiers = {each.tier for group in self._groups for each in group.candidates.values()}
@@ -238,16 +242,15 @@ class _Solver:
         roles = [frozenset(at for at, each in enumerate(within) if name in each) for name in names]
 
         def check(positions: tuple[int, ...]) -> Packed | None:
-            packing = self._pack([(names[at], roles[at]) for at in positions])
+            packing = self._pack(tuple((names[at], roles[at]) for at in positions))
             return None if packing is None else packing.packed(positions, len(self._groups))
 
         return cheapest(rows, self._wants, clusters, limit=self._limit, check=check)
 
-    def _pack(self, members: Sequence[tuple[str, frozenset[int]]]) -> Packing | None:
-        key = tuple(name for name, _ in members)
+    def _pack(self, key: tuple[_Place, ...]) -> Packing | None:
         if key not in self._packings:
             self._packings[key] = pack(
-                [Member(name, self._capacities[name], roles) for name, roles in members],
+                [Member(name, self._capacities[name], roles) for name, roles in key],
                 [group.role for group in self._groups],
                 self._wants,
                 self._curve,
@@ -285,7 +288,10 @@ class _Solver:
                     )
                 )
         else:
-            pieces, order = self._packed(found, names)
+            chosen_at = tuple(
+                (names[at], self._roles(names[at], tier, domains)) for at in found.chosen
+            )
+            pieces, order = self._packed(chosen_at)
         return Answer(
             tier=tier,
             domains=domains,
@@ -297,14 +303,23 @@ class _Solver:
             exact=found.proven,
         )
 
+    def _roles(self, name: str, tier: int, domains: Mapping[Network, str]) -> frozenset[int]:
+        """Those that may go there under these networks."""
+        return frozenset(
+            at
+            for at, group in enumerate(self._groups)
+            if (each := group.candidates.get(name)) is not None
+            and each.tier <= tier
+            and each.domain == domains.get(group.role.network, "")
+        )
+
     def _packed(
-        self, found: Found, names: Sequence[str]
+        self, key: tuple[_Place, ...]
     ) -> tuple[list[tuple[str, dict[int, dict[str, int]], str, int | None]], tuple[int, ...]]:
-        key = tuple(names[at] for at in found.chosen)
         packing = self._packings[key]
         assert packing is not None
         pieces = []
-        for at, name in enumerate(key):
+        for at, (name, _) in enumerate(key):
             blocks: dict[int, dict[str, int]] = {}
             for part in packing.parts:
                 if part.member == at:

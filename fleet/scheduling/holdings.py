@@ -279,16 +279,16 @@ class Holdings:
         for piece in answer.pieces:
             capacity = capacities[piece.cluster]
             sums: dict[Key, int] = {}
-            for at in answer.order:
-                role, pods = demand.roles[at], piece.pods[at]
-                if not pods:
-                    continue
-                capacity, taken = capacity.take(role.kind, pods, blocks=dict(piece.blocks[at]))
-                seats.append((piece.cluster, taken))
-                for name, need in role.kind.request:
+            present = [at for at in answer.order if piece.pods[at]]
+            _, found = capacity.take_together(
+                [(demand.roles[at].kind, dict(piece.blocks[at])) for at in present]
+            )
+            seats += [(piece.cluster, taken) for taken in found]
+            for at in present:
+                for name, need in demand.roles[at].kind.request:
                     key = keys.get(name)
                     if key is not None:
-                        sums[key] = sums.get(key, 0) + need * pods
+                        sums[key] = sums.get(key, 0) + need * piece.pods[at]
             amounts[piece.cluster] = sums
         pods_of = [sum(piece.pods[at] for piece in answer.pieces) for at in answer.order]
         by_role = dict(zip(answer.order, pods_of, strict=True))

@@ -1,11 +1,10 @@
 """The roles of a gang in a given set of clusters at once: does it hold them, and where do they go?
 
 Roles of different kinds may want the same nodes, so they are placed one after the other on what the
-ones before have left, in several orders; the best that comes out counts. Where no order works, one
-more pass looks at each block by itself: how many units of the first role it still holds beside so
-many of the others, and adds the blocks up. That finds a way whenever the nodes of a block can be
-dealt out role by role; it is no proof that there is none. `search` asks for sets of clusters that
-could be the best.
+ones before have left, in several orders. Where the best that comes out could be better, each block
+is looked at by itself: how many units of each role it holds at once and what they cost there; the
+cheapest sum over the blocks is the best there is. That is bounded in work, so a large gang may have
+to do with the first. `search` asks for sets of clusters that could be the best.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from itertools import islice, permutations, product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fleet.scheduling.fit import NOTHING, Cost, together
+from fleet.scheduling.mixing import Mixing
 from fleet.scheduling.search import Packed, joined, ramp_cost, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.demand import Role
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     """What units of a role cost in a cluster; blocks in use already cost no block."""
 
 _ORDERS: Final = 6
-_STATES: Final = 2048
-_OPTIONS: Final = 256
+_OPTIONS: Final = 512
+_WORK: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,9 @@ def pack(
         if found is not None and (best is None or found.cost < best.cost):
             best = found
             if best.cost == bound:
-                break
-    return best or packer.block_by_block()
+                return best
+    found = packer.block_by_block()
+    return found if best is None or (found is not None and found.cost < best.cost) else best
 
 
 class _Packer:
@@ -174,106 +175,90 @@ class _Packer:
     # -- block by block
 
     def block_by_block(self) -> Packing | None:
-        """Any way at all: what each block holds of all roles at once, added up."""
-        *others, first = reversed(self.hardest_first())
-        wants = tuple(self._wants[role] for role in others)
-        # Units of the other roles that are placed → (units of the first, what went where).
-        states: dict[tuple[int, ...], tuple[int, tuple[Part, ...]]] = {(0,) * len(others): (0, ())}
+        """The cheapest way, by what each block holds of all roles at once; None where that is too
+        much work, or there is none."""
+        wants = tuple(self._wants)
+        # Units of each role that are placed → (cost, what went where).
+        states: dict[tuple[int, ...], tuple[int, tuple[Part, ...]]] = {(0,) * len(wants): (0, ())}
+        work = 0
         for at, member in enumerate(self._members):
             for block in sorted(member.capacity.blocks):
-                options = list(self._options(at, block, first, others))
+                options = self._options(at, block)
+                if options is None:
+                    return None
+                work += len(states) * len(options)
+                if work > _WORK:
+                    return None
                 grown = dict(states)
-                for placed, (units, parts) in states.items():
-                    for more, held in options:
-                        sums = tuple(
-                            map(
-                                min,
-                                zip(map(sum, zip(placed, more, strict=True)), wants, strict=True),
-                            )
-                        )
-                        total = min(units + held, self._wants[first])
+                for placed, (cost, parts) in states.items():
+                    for more, price in options:
+                        sums = tuple(map(sum, zip(placed, more, strict=True)))
+                        if any(a > b for a, b in zip(sums, wants, strict=True)):
+                            continue
                         known = grown.get(sums)
-                        if known is not None and known[0] >= total:
-                            continue
-                        if known is None and len(grown) >= _STATES:
-                            continue
-                        added = [
-                            Part(role, at, block, count)
-                            for role, count in zip((*others, first), (*more, held), strict=True)
-                        ]
-                        grown[sums] = total, (*parts, *added)
+                        if known is None or cost + price < known[0]:
+                            added = (
+                                Part(role, at, block, count)
+                                for role, count in enumerate(more)
+                                if count
+                            )
+                            grown[sums] = cost + price, (*parts, *added)
                 states = grown
-        units, parts = states.get(wants, (0, ()))
-        if units < self._wants[first]:
+        if wants not in states:
             return None
-        return self._priced(self._trimmed(parts))
+        cost, parts = states[wants]
+        return self._priced(cost, parts)
 
-    def _options(
-        self, at: int, block: str, first: int, others: Sequence[int]
-    ) -> Iterator[tuple[tuple[int, ...], int]]:
-        """(units of the others, units of the first beside them) that a block holds."""
+    def _options(self, at: int, block: str) -> list[tuple[tuple[int, ...], int]] | None:
+        """(units of each role, what they cost there) that a block holds at once."""
         member = self._members[at]
-        alone = self._alone(at, block)
-        ranges = [range(min(self._held(at, alone, role), self._wants[role]) + 1) for role in others]
-        for counts in islice(product(*ranges), _OPTIONS):
-            capacity = alone
-            for role, count in zip(others, counts, strict=True):
-                if count:
-                    if self._held(at, capacity, role) < count:
-                        break
-                    unit = self._roles[role].unit
-                    capacity = capacity.without(self._roles[role].kind, count * unit)
-            else:
-                held = self._held(at, capacity, first) if first in member.roles else 0
-                if held or any(counts):
-                    yield counts, held
+        alone = _alone(member.capacity, block)
+        there = [role for role in self.hardest_first() if role in member.roles]
+        curves = {role: self._pricing(member.name, alone, self._roles[role], ()) for role in there}
+        there = [role for role in there if curves[role].units]
+        if not there:
+            return []
+        most = [min(curves[role].units, self._wants[role]) for role in there]
+        units = [self._roles[role].unit for role in there]
+        kinds = [self._roles[role].kind for role in there]
+        pods = [count * unit for count, unit in zip(most, units, strict=True)]
+        mixing = Mixing(member.capacity.blocks[block], kinds, pods)
+        if not mixing.known:
+            return None
+        found = []
+        for counts in product(*(range(count + 1) for count in most[1:])):
+            others = tuple(count * unit for count, unit in zip(counts, units[1:], strict=True))
+            beside = min(mixing.most(others) // units[0], most[0])
+            for first in range(beside + 1):
+                held = dict(zip(there, (first, *counts), strict=True))
+                if any(held.values()):
+                    cost = together(curves[role].cost(count) for role, count in held.items())
+                    row = tuple(held.get(role, 0) for role in range(len(self._roles)))
+                    found.append((row, cost))
+            if len(found) > _OPTIONS:
+                return None
+        return found
 
-    def _alone(self, at: int, block: str) -> Capacity:
-        capacity = self._members[at].capacity
-        return type(capacity).of_blocks([capacity.blocks[block]], capacity.as_of_s)
-
-    def _held(self, at: int, capacity: Capacity, role: int) -> int:
-        member = self._members[at]
-        if role not in member.roles:
-            return 0
-        return self._pricing(member.name, capacity, self._roles[role], ()).units
-
-    def _trimmed(self, parts: Sequence[Part]) -> list[Part]:
-        """Without what is more than is wanted."""
-        left, kept = list(self._wants), []
-        for part in parts:
-            units = min(part.units, left[part.role])
-            if units:
-                left[part.role] -= units
-                kept.append(part._replace(units=units))
-        return kept
-
-    def _priced(self, parts: Sequence[Part]) -> Packing:
-        """What it costs to have the units in these blocks."""
-        capacities = [member.capacity for member in self._members]
-        opened: list[set[str]] = [set() for _ in self._members]
-        costs = [0] * len(self._members)
+    def _priced(self, cost: int, parts: Sequence[Part]) -> Packing:
         ways: list[dict[str, None]] = [{} for _ in self._members]
-        order = self.hardest_first()[::-1]
-        for part in sorted(parts, key=lambda each: (order.index(each.role), each)):
-            at, role = part.member, self._roles[part.role]
-            alone = type(capacities[at]).of_blocks([capacities[at].blocks[part.block]], 0.0)
-            inside = part.block in opened[at]
-            curve = self._pricing(
-                self._members[at].name, alone, role, (part.block,) if inside else ()
-            )
-            costs[at] += curve.cost(part.units)
-            ways[at][curve.fill(part.units).billing] = None
-            opened[at].add(part.block)
-            pods = part.units * role.unit
-            capacities[at] = capacities[at].without(role.kind, pods, blocks={part.block: pods})
+        costs: list[dict[str, list[int]]] = [{} for _ in self._members]
+        for part in parts:
+            member = self._members[part.member]
+            alone = _alone(member.capacity, part.block)
+            curve = self._pricing(member.name, alone, self._roles[part.role], ())
+            ways[part.member][curve.fill(part.units).billing] = None
+            costs[part.member].setdefault(part.block, []).append(curve.cost(part.units))
         return Packing(
-            cost=sum(costs),
+            cost=cost,
             parts=tuple(sorted(parts)),
-            order=tuple(order),
+            order=tuple(self.hardest_first()),
             billing=tuple("+".join(filter(None, each)) for each in ways),
-            micro=tuple(map(_micro, costs)),
+            micro=tuple(_micro(sum(map(together, each.values()))) for each in costs),
         )
+
+
+def _alone(capacity: Capacity, block: str) -> Capacity:
+    return type(capacity).of_blocks([capacity.blocks[block]], capacity.as_of_s)
 
 
 def _micro(packed: int) -> int | None:
