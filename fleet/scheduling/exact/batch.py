@@ -217,7 +217,7 @@ class _Model:
         if status == self._cp.INFEASIBLE:
             raise AssertionError(f"a placement that was made is impossible, at level {level.name}")
         # Bounds are of integers: the next one that could be reached.
-        bound = solved.best_objective_bound
+        bound: float = solved.best_objective_bound
         return floor(bound + 1e-6) if level.most else ceil(bound - 1e-6)
 
     def keep(self, level: Level) -> None:
