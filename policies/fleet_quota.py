@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from policies.base import REQUIRED, Items, Model, setting
 from policies.parts import Budget, Condition, Selector
-from policies.scalars import MOST, Amount, Currency, Duration, ResourceAmount, Share
+from policies.scalars import MOST_PODS, Amount, Currency, Duration, ResourceAmount, Share
 
 if TYPE_CHECKING:
     from fleet.kube.quantity import Quantity
@@ -59,7 +59,7 @@ class Preemption(Model):
         "Most accelerators (pods, where they have none) that this node takes back from others in a "
         "minute; absent means no bound.",
         ge=1,
-        le=MOST,
+        le=MOST_PODS,
     )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from policies.base import LATER, REQUIRED, Items, Model, by_key, setting
 from policies.parts import Budget, Selector, Toleration
-from policies.scalars import Duration, PerHour, ResourceAmount, Share
+from policies.scalars import MOST_PODS, Duration, PerHour, ResourceAmount, Share
 
 Mode = Literal["One", "Split"]
 Network = Literal["ParameterPlane", "DataPlane", "None"]
 WhenTooDear = Literal["Queue", "Refuse"]
-MOST_PODS: Final = 2**31 - 1
-"""Kubernetes counts pods in 32 bits."""
 
 
 class Tier(Model):

@@ -31,6 +31,8 @@ _CURRENCY: Final = r"^[A-Z]{3}$"
 _QUANTITY: Final = r"^[+]?[0-9.]+([eEinumkKMGTP]*[-+]?[0-9]*)$"
 MOST: Final = 2**63 - 1
 """The largest whole number that every client of the API can hold."""
+MOST_PODS: Final = 2**31 - 1
+"""Kubernetes counts pods in 32 bits."""
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 

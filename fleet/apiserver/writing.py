@@ -336,12 +336,26 @@ class Writer:
     async def delete_collection(
         self, resource: Resource, entries: Sequence[Entry], options: DeleteOptions
     ) -> None:
-        """Delete each of `entries` that is still there."""
-        for entry in entries:
-            try:
-                await self.remove(resource, entry, options)
-            except NotFound:
-                continue
+        """Delete each of `entries` that is still there.
+
+        What may not go before another has is tried again after it. Raises Forbidden when no more
+        can go.
+        """
+        left = list(entries)
+        while left:
+            kept: list[Entry] = []
+            refusal: Forbidden | None = None
+            for entry in left:
+                try:
+                    await self.remove(resource, entry, options)
+                except NotFound:
+                    continue
+                except Forbidden as error:
+                    kept.append(entry)
+                    refusal = refusal or error
+            if refusal is not None and len(kept) == len(left):
+                raise refusal
+            left = kept
 
     async def remove(self, resource: Resource, entry: Entry, options: DeleteOptions) -> Deletion:
         """Delete one object by the rules of finalizers and grace periods (`deletion`), whatever

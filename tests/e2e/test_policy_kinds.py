@@ -150,7 +150,7 @@ async def served(tmp_path):
     ]
 
     def now() -> datetime:
-        return datetime.now(UTC)
+        return datetime(2026, 11, 29, 12, tzinfo=UTC)  # the prices of the sketches are of that day
 
     rng = random.Random(1)
     async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:

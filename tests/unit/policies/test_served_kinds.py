@@ -284,6 +284,23 @@ async def test_a_quota_with_others_below_it_is_not_deleted(call):
     assert (await call("DELETE", f"{QUOTAS}/research"))[0] == 200
 
 
+async def test_a_whole_tree_is_deleted_at_once_from_below(call):
+    for name, parent in (("a", ""), ("b", "a"), ("c", "b")):
+        await call("POST", QUOTAS, quota(name, parent=parent))
+    assert (await call("DELETE", QUOTAS))[0] == 200
+    assert (await call("GET", QUOTAS))[1]["items"] == []
+
+
+async def test_of_a_part_of_a_tree_what_others_hang_on_stays(call):
+    for name, parent in (("a", ""), ("b", "a"), ("c", "b")):
+        made = quota(name, parent=parent)
+        made["metadata"]["labels"] = {"old": "no" if name == "c" else "yes"}
+        await call("POST", QUOTAS, made)
+    status, answer = await call("DELETE", QUOTAS, query=[("labelSelector", "old=yes")])
+    assert status == 403 and '"a" is forbidden' in answer["message"]
+    assert len((await call("GET", QUOTAS))[1]["items"]) == 3
+
+
 async def test_a_parent_that_goes_as_its_child_comes(call):
     await call("POST", QUOTAS, quota("research"))
     (gone, _), (made, _) = await asyncio.gather(
