@@ -64,6 +64,8 @@ async def until_running(client, count: int = 1):
 
 def marked(uid: str) -> set[int]:
     """The live processes of a pod, wherever they have gone: by the variable they all inherit."""
+    if not Path("/proc/self").exists():
+        pytest.skip("/proc is not mounted: nothing tells of processes here")
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
