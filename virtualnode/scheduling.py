@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet.kube.amounts import add, of_containers
 from fleet.kube.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -62,23 +63,9 @@ class Choice:
 def demand(pod: Object) -> Amounts:
     """What a pod takes of its node (component-helpers `resource.PodRequests`), itself included."""
     spec = pod["spec"]
-    total: Amounts = {}
-    for container in spec.get("containers") or ():
-        _add(total, _requests(container))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for container in spec.get("initContainers") or ():
-        needed = _requests(container)
-        if container.get("restartPolicy") == "Always":
-            _add(total, needed)
-            _add(sidecars, needed)
-            needed = dict(sidecars)
-        else:
-            _add(needed, sidecars)
-        _raise_to(peak, needed)
-    _raise_to(total, peak)
+    total = of_containers(spec, _requests)
     total.update(_amounts((spec.get("resources") or {}).get("requests")))
-    _add(total, _amounts(spec.get("overhead")))
+    add(total, _amounts(spec.get("overhead")))
     total[PODS] = _ONE
     return total
 
@@ -105,7 +92,7 @@ def view(node: Object, pods: Iterable[Object]) -> NodeView:
     priorities = []
     for pod in pods:
         if is_active(pod):
-            _add(used, demand(pod))
+            add(used, demand(pod))
             ports |= host_ports(pod)
             priorities.append(int(pod["spec"].get("priority") or 0))
     spec = node.get("spec") or {}
@@ -127,16 +114,6 @@ def _requests(container: Object) -> Amounts:
 
 def _amounts(resources: Mapping[str, Any] | None) -> Amounts:
     return {name: Quantity.parse(str(text)).nano for name, text in (resources or {}).items()}
-
-
-def _add(total: Amounts, more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise_to(total: Amounts, other: Amounts) -> None:
-    for name, amount in other.items():
-        total[name] = max(total.get(name, 0), amount)
 
 
 # -- the decision

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fleet.kube.amounts import add, of_containers, raise_to
 from fleet.kube.quantity import Format, Quantity
 
 if TYPE_CHECKING:
@@ -58,39 +59,15 @@ def pod_request(pod: Object) -> Amounts:
     """
     spec: Object = pod.get("spec") or {}
     resized = _resized(pod, spec)
-    total: Amounts = {}
-    for container in spec.get("containers") or ():
-        taken = _container(container, resized)
-        if total:
-            _add(total, taken)
-        else:
-            total = taken
-    if initial := spec.get("initContainers"):
-        _start(total, initial, resized)
+    total = of_containers(spec, lambda container: _container(container, resized))
     if whole := (spec.get("resources") or {}).get("requests"):
         for name, text in whole.items():
             if name in _WHOLE_POD or name.startswith("hugepages-"):
                 total[name] = amount(name, str(text))
     if overhead := spec.get("overhead"):
-        _add(total, amounts(overhead))
+        add(total, amounts(overhead))
     total[PODS] = 1
     return total
-
-
-def _start(total: Amounts, initial: Iterable[Object], resized: Mapping[str, Resize]) -> None:
-    """Add sidecars to `total`, and raise it to what the pod needs while it starts."""
-    sidecars: Amounts = {}
-    starting: Amounts = {}
-    for container in initial:
-        taken = _container(container, resized)
-        if container.get("restartPolicy") == "Always":
-            _add(total, taken)
-            _add(sidecars, taken)
-            _raise(starting, sidecars)
-        else:
-            _add(taken, sidecars)
-            _raise(starting, taken)
-    _raise(total, starting)
 
 
 class Resize(NamedTuple):
@@ -112,8 +89,8 @@ def _container(container: Object, resized: Mapping[str, Resize]) -> Amounts:
     if resize is None:
         return asked
     taken = dict(resize.actual) if resize.infeasible else asked
-    _raise(taken, resize.actual)
-    _raise(taken, resize.allocated)
+    raise_to(taken, resize.actual)
+    raise_to(taken, resize.allocated)
     return taken
 
 
@@ -144,17 +121,6 @@ def _infeasible(status: Object) -> bool:
         condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
         for condition in status.get("conditions") or ()
     )
-
-
-def _add(total: Amounts, more: Mapping[str, int]) -> None:
-    for name, value in more.items():
-        total[name] = total.get(name, 0) + value
-
-
-def _raise(total: Amounts, least: Mapping[str, int]) -> None:
-    for name, value in least.items():
-        if value > total.get(name, 0):
-            total[name] = value
 
 
 def _is_bytes(name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fleet.kube.amounts import of_containers
 from fleet.kube.quantity import ZERO, Quantity
 
 Object = dict[str, Any]
@@ -204,38 +205,12 @@ def _pod_level_resources(spec: Object) -> None:
 
 
 def _aggregate(spec: Object, side: str) -> Resources:
-    """What all containers need at once: sidecars beside the others, init containers one by one."""
-    total: Resources = {}
-    sidecars: Resources = {}
-    peak: Resources = {}
-    for container in _each(spec, "containers"):
-        _add(total, _amounts(container.get("resources", {}).get(side)))
-    for container in _each(spec, "initContainers"):
-        needed = _amounts(container.get("resources", {}).get(side))
-        if container.get("restartPolicy") == "Always":
-            _add(total, needed)
-            _add(sidecars, needed)
-            needed = dict(sidecars)
-        else:
-            _add(needed, sidecars)
-        _raise_to(peak, needed)
-    _raise_to(total, peak)
-    return total
+    """What all containers need at once."""
+    return of_containers(spec, lambda each: _amounts(each.get("resources", {}).get(side)))
 
 
 def _amounts(resources: Object | None) -> Resources:
     return {name: Quantity.parse(text) for name, text in (resources or {}).items()}
-
-
-def _add(total: Resources, more: Resources) -> None:
-    for name, amount in more.items():
-        total[name] = total[name] + amount if name in total else amount
-
-
-def _raise_to(total: Resources, other: Resources) -> None:
-    for name, amount in other.items():
-        if name not in total or amount > total[name]:
-            total[name] = amount
 
 
 _DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)"

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import BadRequest, Cause, Details, Invalid, RequestTooLarge
-from fleet.kube.schema.reading import Number
+from fleet.kube.schema.reading import Number, word_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,19 +61,19 @@ def check_operations(patch: Any, *, strict: bool) -> list[Mapping[str, Any]]:
     if not isinstance(patch, list):
         target = "[]handlers.jsonPatchOp" if strict else "jsonpatch.Patch"
         raise BadRequest(
-            f"{prefix}: cannot unmarshal {_word(patch)} into Go value of type {target}"
+            f"{prefix}: cannot unmarshal {word_of(patch)} into Go value of type {target}"
         )
     for operation in patch:
         if not isinstance(operation, dict):
             target = "handlers.jsonPatchOp" if strict else "jsonpatch.Operation"
             raise BadRequest(
-                f"{prefix}: cannot unmarshal {_word(operation)} into Go value of type {target}"
+                f"{prefix}: cannot unmarshal {word_of(operation)} into Go value of type {target}"
             )
         for name in ("op", "path", "from") if strict else ():
             value = operation.get(name)
             if value is not None and not isinstance(value, str):
                 raise BadRequest(
-                    f"{prefix}: cannot unmarshal {_word(value)} into Go struct field "
+                    f"{prefix}: cannot unmarshal {word_of(value)} into Go struct field "
                     f"jsonPatchOp.{name} of type string"
                 )
     return patch
@@ -311,15 +311,3 @@ def _equal(left: Any, right: Any) -> bool:
             and repr(left) == repr(right)
         )
     return type(left) is type(right) and bool(left == right)
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, list):
-        return "array"
-    return "object" if isinstance(value, dict) else "null"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fleet.errors import BadRequest, Cause, Invalid
 from fleet.kube.quantity import InvalidQuantity, as_stored
 from fleet.kube.schema.documents import GoField, go_fields, schema_for
-from fleet.kube.schema.reading import Number, Repeated, Unreadable, parse_json, parse_yaml
+from fleet.kube.schema.reading import Number, Repeated, Unreadable, parse_json, parse_yaml, word_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +116,7 @@ def decode(
     if value is None:
         value = {}
     if not isinstance(value, dict):
-        reason = f"{NO_KIND}: {NOT_AN_OBJECT.format(_word(value))}"
+        reason = f"{NO_KIND}: {NOT_AN_OBJECT.format(word_of(value))}"
         raise BadRequest(f"{unrecognized}{reason} ({_summary(body)})")
     _check_kind(value, api_version=api_version, kind=kind_name)
     value.setdefault("apiVersion", api_version)
@@ -196,7 +196,7 @@ class _Walk:
         if self.unstructured:
             return TypeMismatch(_cannot_convert(value, go_type, struct=struct))
         where = f"{self.struct_name}.{'.'.join(self.stack)}"
-        word = f"number {value!r}" if number and _is_number(value) else _word(value)
+        word = f"number {value!r}" if number and _is_number(value) else word_of(value)
         return TypeMismatch(
             f"json: cannot unmarshal {word} into Go struct field {where} of type {go_type}"
         )
@@ -334,7 +334,7 @@ class _Walk:
     def time(self, item: Any, go_type: str) -> str:
         if not isinstance(item, str):
             raise TypeMismatch(
-                f"json: cannot unmarshal {_word(item)} into Go value of type string"
+                f"json: cannot unmarshal {word_of(item)} into Go value of type string"
                 if not self.stack
                 else str(self.mismatch(item, "string"))
             )
@@ -454,19 +454,6 @@ def _cannot_convert(item: Any, go_type: str, *, struct: bool) -> str:
 
 def _is_number(item: Any) -> bool:
     return isinstance(item, int | float) and not isinstance(item, bool)
-
-
-def _word(value: Any) -> str:
-    """How upstream calls a JSON value of the wrong type."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, list):
-        return "array"
-    return "object" if isinstance(value, dict) else "null"
 
 
 def _summary(body: bytes, limit: int = 30) -> str:

@@ -93,6 +93,19 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"invalid character '{name[0]}' looking for beginning of value")
 
 
+def word_of(value: Any) -> str:
+    """How upstream calls a JSON value of the wrong type."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, list):
+        return "array"
+    return "object" if isinstance(value, dict) else "null"
+
+
 def repeated_fields(value: Any) -> list[str]:
     """`duplicate field "PATH"` for each repeated key in an untyped value, in order."""
     found: dict[str, None] = {}

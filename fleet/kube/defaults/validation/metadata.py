@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import BadRequest
 from fleet.kube.defaults.validation import names
+from fleet.kube.gotext import int64
 from fleet.kube.selectors import LabelSelector
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ def check_selector(problems: Problems, selector: Object | None, path: str) -> No
     if selector is None:
         return
     check_labels(problems, selector.get("matchLabels"), f"{path}.matchLabels")
+    check_expressions(problems, selector, path)
+
+
+def check_expressions(
+    problems: Problems, selector: Object, path: str, *, numbers: bool = False
+) -> None:
+    """Its `matchExpressions`; those of nodes' labels may compare `numbers`."""
     for index, term in enumerate(selector.get("matchExpressions") or []):
         where = f"{path}.matchExpressions[{index}]"
         operator, values = term.get("operator", ""), term.get("values") or []
@@ -115,6 +123,12 @@ def check_selector(problems: Problems, selector: Object | None, path: str) -> No
                 problems.forbidden(
                     f"{where}.values",
                     "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                )
+        elif numbers and operator in ("Gt", "Lt"):
+            if len(values) != 1 or int64(values[0]) is None:
+                problems.required(
+                    f"{where}.values",
+                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
                 )
         else:
             problems.invalid(f"{where}.operator", operator, "not a valid selector operator")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.kube.defaults.validation import names
-from fleet.kube.defaults.validation.metadata import check_selector
-from fleet.kube.gotext import int64
+from fleet.kube.defaults.validation.metadata import check_expressions, check_selector
 
 if TYPE_CHECKING:
     from fleet.kube.defaults.validation.problems import Problems
@@ -28,11 +27,12 @@ def check_affinity(problems: Problems, affinity: Object, path: str) -> None:
             if not terms:
                 problems.required(inner, "must have at least one node selector term")
             for index, term in enumerate(terms):
-                _node_term(problems, term, f"{inner}[{index}]")
+                check_expressions(problems, term, f"{inner}[{index}]", numbers=True)
         for index, term in enumerate(node.get(_PREFERRED) or []):
             inner = f"{where}.{_PREFERRED}[{index}]"
             _weight(problems, term, f"{inner}.weight")
-            _node_term(problems, term.get("preference") or {}, f"{inner}.preference")
+            preference = term.get("preference") or {}
+            check_expressions(problems, preference, f"{inner}.preference", numbers=True)
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind) or {}
         where = f"{path}.{kind}"
@@ -118,36 +118,6 @@ def _weight(problems: Problems, term: Object, path: str) -> None:
     weight = term.get("weight", 0)
     if not 1 <= weight <= 100:
         problems.invalid(path, weight, _WEIGHT)
-
-
-def _node_term(problems: Problems, term: Object, path: str) -> None:
-    for index, expression in enumerate(term.get("matchExpressions") or []):
-        where = f"{path}.matchExpressions[{index}]"
-        operator, values = expression.get("operator", ""), expression.get("values") or []
-        if operator in ("In", "NotIn"):
-            if not values:
-                problems.required(
-                    f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"
-                )
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                problems.forbidden(
-                    f"{where}.values",
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                )
-        elif operator in ("Gt", "Lt"):
-            if len(values) != 1 or int64(values[0]) is None:
-                problems.required(
-                    f"{where}.values",
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                )
-        else:
-            problems.invalid(f"{where}.operator", operator, "not a valid selector operator")
-        key = expression.get("key", "")
-        problems.invalid_each(f"{where}.key", key, names.qualified_name(key))
-        for position, value in enumerate(values):
-            rule = names.label_value(value)
-            problems.invalid_each(f"{where}.values[{position}]", value, rule)
 
 
 def _pod_term(problems: Problems, term: Object, path: str) -> None:
