@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from contextlib import contextmanager
@@ -59,7 +60,9 @@ class Teller:
         try:
             yield told
         except BaseException as error:
-            self._write(f"▸ {text:{WIDTH}} ✗ {error}\n")
+            interrupted = isinstance(error, asyncio.CancelledError)
+            why = "interrupted" if interrupted else str(error) or type(error).__name__
+            self._write(f"▸ {text:{WIDTH}} ✗ {why}\n")
             raise
         found = told.found or f"{time.monotonic() - began_s:.1f} s"
         self._write(f"▸ {text:{WIDTH}} ✓ {found}\n")
