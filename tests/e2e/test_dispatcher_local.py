@@ -22,11 +22,10 @@ CREATES = [
     {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["jobs"]},
     {
         "apiGroups": ["", "discovery.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
-        "resources": ["configmaps", "secrets", "services", "endpointslices"],
+        "resources": ["pods", "configmaps", "secrets", "services", "endpointslices"],
     },
 ]  # fmt: skip
 CALLER = "fleet.dev/caller"
-OWN = ("system:serviceaccount:kube-system:", "system:kube-", "system:apiserver")
 
 
 class Fleet:
@@ -48,6 +47,12 @@ class Fleet:
         }
         job = {"metadata": {"name": name}, "spec": {"template": template}}
         self.door.post(f"/apis/batch/v1/namespaces/{self.namespace}/jobs", job)
+
+    def submit_pod(self, name: str) -> None:
+        notes = {"testbed.fleet.dev/run-for": "forever"}
+        spec = {"containers": [{"name": "main", "image": "any"}]}
+        pod = {"metadata": {"name": name, "annotations": notes}, "spec": spec}
+        self.door.post(f"/api/v1/namespaces/{self.namespace}/pods", pod)
 
     def placement(self, name: str) -> dict[str, Any]:
         path = f"/apis/fleet.dev/v1alpha1/namespaces/{self.namespace}/placements/job-{name}"
@@ -122,9 +127,10 @@ def test_shards_are_made_by_the_dispatcher_of_their_namespace_and_by_nobody_else
     made = {"name": fleet.namespace, "labels": {"fleet.dev/accept": "true"}}
     fleet.member.post("/api/v1/namespaces", {"metadata": made})
     user = f"fleet:dispatcher:{fleet.namespace}"
-    own = " || ".join(f"request.userInfo.username.startsWith('{each}')" for each in OWN)
+    # the member's own controllers act as its admin too, and own what they make
+    owned = "request.resource.resource == 'pods' && has(object.metadata.ownerReferences)"
     rule = {
-        "expression": f"request.userInfo.username == '{user}' || {own}",
+        "expression": f"request.userInfo.username == '{user}' || ({owned})",
         "messageExpression": "'not for ' + request.userInfo.username",
     }
     spec = {"matchConstraints": {"resourceRules": CREATES}, "validations": [rule]}
@@ -136,6 +142,9 @@ def test_shards_are_made_by_the_dispatcher_of_their_namespace_and_by_nobody_else
         fleet.runs("train")
         jobs = fleet.member.get(f"/apis/batch/v1/namespaces/{fleet.namespace}/jobs")["items"]
         assert [job["metadata"]["name"] for job in jobs] == ["train-g1-east"]
+        fleet.submit_pod("alone")
+        pod = f"/api/v1/namespaces/{fleet.namespace}/pods/alone"
+        fleet.until(lambda: fleet.door.get(pod)["status"].get("phase") == "Running")
 
 
 def test_a_dispatcher_has_its_namespace_and_no_other(fleet_of_one):
@@ -165,6 +174,9 @@ def test_what_callers_do_with_parts_is_done_by_the_dispatcher_and_names_them(fle
     [pod] = fleet.door.get(f"/api/v1/namespaces/{fleet.namespace}/pods")["items"]
     name = pod["metadata"]["name"]
     run = kubectl()
+    fleet.submit_pod("alone")
+    alone = f"/api/v1/namespaces/{fleet.namespace}/pods/alone"
+    fleet.until(lambda: fleet.door.get(alone)["status"].get("phase") == "Running")
     code, out, err = run(fleet.gateway.kubeconfig, "-n", fleet.namespace, "logs", name)
     assert (code, err) == (0, "") and out
     extra = "request.userInfo.extra"
@@ -194,6 +206,7 @@ def test_what_callers_do_with_parts_is_done_by_the_dispatcher_and_names_them(fle
         with fleet.policy(f"who-{what}", spec):
             fleet.until(lambda what=what: "as fleet:" in said(what, fleet.namespace, name))
             assert told in said(what, fleet.namespace, name)
+            assert told in said(what, fleet.namespace, "alone") or what == "label"
             own = said(what, f"{fleet.namespace}.east", name.removesuffix(".east"))
             assert "as fleet:admin for nobody" in own
 
