@@ -43,7 +43,7 @@ def _month(context: click.Context, parameter: click.Parameter, value: str | None
 )
 @click.option(
     "--by",
-    type=click.Choice(["workload", "team", "namespace", "cluster"]),
+    type=click.Choice(["workload", "team", "policy", "namespace", "cluster"]),
     default="workload",
     show_default=True,
     help="What to sum by; a team is a FleetQuota.",

@@ -98,6 +98,21 @@ def judge(
     return _above(budget, "BudgetSpent", message, now)
 
 
+def judge_all(
+    budgets: Iterable[tuple[str, Budget, Spending]],
+    *,
+    more: int | None,
+    currency: str,
+    now: datetime,
+) -> Judgement:
+    """Whether work may start under all budgets that apply to it – that of its policy, and those of
+    its quota and all above – each with its owner and what was spent of it."""
+    return strictest(
+        judge(budget, owner=owner, spending=spending, more=more, currency=currency, now=now)
+        for owner, budget, spending in budgets
+    )
+
+
 def strictest(judgements: Iterable[Judgement]) -> Judgement:
     """What counts where several budgets apply; of equally strict ones the first."""
     return max(judgements, key=lambda each: _ORDER.index(each.action), default=Judgement())

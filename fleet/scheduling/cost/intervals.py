@@ -154,6 +154,12 @@ def added(amounts: Iterable[Spent]) -> tuple[Spent, ...]:
     )
 
 
+def policy_of(placement: Mapping[str, Any]) -> str:
+    """The policy that a Placement is under, as `namespace/name`; "" where it says none."""
+    policy = placement["spec"].get("policy")
+    return f"{policy['namespace']}/{policy['name']}" if policy else ""
+
+
 def month_of(moment: datetime) -> str:
     """`2026-11`, of the calendar in UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m")

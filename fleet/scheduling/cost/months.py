@@ -3,7 +3,7 @@
 A Placement is taken in before it goes: `absorbed` adds what it cost and its UID in one write, and a
 second time changes nothing, so that a crash between that write and the deletion counts nothing
 twice. UIDs of Placements that are gone are forgotten by `forgotten`. Amounts are kept by namespace,
-quota, cluster and currency: bounded by what a fleet has, not by how many jobs it ran.
+quota, policy, cluster and currency: bounded by what a fleet has, not by how many jobs it ran.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.scheduling.cost.intervals import Spent, spent_until
+from fleet.scheduling.cost.intervals import Spent, policy_of, spent_until
 from policies.scalars import amount_text, duration_text, parse_amount, parse_duration
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ _TAKEN: Final = "taken"
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What workloads that are gone cost, of one namespace and quota."""
+    """What workloads that are gone cost, of one namespace, quota and policy (`namespace/name`)."""
 
     namespace: str
     quota: str
+    policy: str
     spent: Spent
 
 
@@ -54,13 +55,15 @@ def absorbed(
     by_month: dict[str, list[Spent]] = defaultdict(list)
     for spent in spent_until(placement.get("status") or {}, now):
         by_month[spent.month].append(spent)
+    policy = policy_of(placement)
     changed: dict[str, Object] = {}
     for month, amounts in sorted(by_month.items()):
         before = records.get(month)
         taken = _taken(before)
         if metadata["uid"] in taken:
             continue
-        past = [*read(before), *(Past(metadata["namespace"], quota, each) for each in amounts)]
+        mine = (Past(metadata["namespace"], quota, policy, each) for each in amounts)
+        past = [*read(before), *mine]
         changed[month] = _record(month, past, {*taken, metadata["uid"]}, before)
     return changed
 
@@ -82,6 +85,7 @@ def read(record: Mapping[str, Any] | None) -> tuple[Past, ...]:
         Past(
             namespace=line["namespace"],
             quota=line.get("quota", ""),
+            policy=line.get("policy", ""),
             spent=Spent(
                 month=line["month"],
                 cluster=line["cluster"],
@@ -106,15 +110,17 @@ def by_month(config_maps: Iterable[Object]) -> dict[str, Object]:
 def _record(
     month: str, past: Iterable[Past], taken: Collection[str], before: Object | None
 ) -> Object:
-    sums: dict[tuple[str, str, str, str], list[Any]] = defaultdict(lambda: [0, timedelta()])
+    sums: dict[tuple[str, str, str, str, str], list[Any]] = defaultdict(lambda: [0, timedelta()])
     for each in past:
-        total = sums[each.namespace, each.quota, each.spent.cluster, each.spent.currency]
-        total[0] += each.spent.micro
-        total[1] += each.spent.unpriced
+        spent = each.spent
+        total = sums[each.namespace, each.quota, each.policy, spent.cluster, spent.currency]
+        total[0] += spent.micro
+        total[1] += spent.unpriced
     lines = []
-    for (namespace, quota, cluster, currency), (micro, unpriced) in sorted(sums.items()):
+    for (namespace, quota, policy, cluster, currency), (micro, unpriced) in sorted(sums.items()):
         line = {"month": month, "namespace": namespace, "cluster": cluster}
         line |= {"quota": quota} if quota else {}
+        line |= {"policy": policy} if policy else {}
         line |= {"currency": currency, "amount": amount_text(micro)} if currency else {}
         line |= {"unpriced": duration_text(unpriced)} if unpriced else {}
         lines.append(line)

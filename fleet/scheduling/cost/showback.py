@@ -18,6 +18,7 @@ from fleet.scheduling.cost.intervals import (
     intervals_of,
     month_of,
     next_month,
+    policy_of,
     spent_until,
 )
 from policies.scalars import parse_duration
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from fleet.scheduling.cost.months import Past
 
 Object = dict[str, Any]
-By = Literal["workload", "team", "namespace", "cluster"]
+By = Literal["workload", "team", "policy", "namespace", "cluster"]
 
 NO_TEAM: Final = "(no quota)"
+NO_POLICY: Final = "(no policy)"
 GONE: Final = "(deleted)"
 
 
@@ -42,6 +44,7 @@ class Account:
     workload: str
     quota: str
     spent: tuple[Spent, ...]
+    policy: str = ""
     running: tuple[Interval, ...] = ()
     ends_at: datetime | None = None
 
@@ -91,6 +94,7 @@ def account_of(
         workload=f"{workload['kind'].lower()}/{workload['name']}",
         quota=status.get("quota") or (quotas or {}).get(namespace, ""),
         spent=spent_until(status, now),
+        policy=policy_of(placement),
         running=running,
         ends_at=ends_at,
     )
@@ -131,7 +135,7 @@ def bill(
             total.per_hour += 0 if ended else each.per_hour or 0
     for gone in past:
         if month in (None, gone.spent.month):
-            account = Account(gone.namespace, GONE, gone.quota, ())
+            account = Account(gone.namespace, GONE, gone.quota, (), gone.policy)
             into(_name(account, gone.spent.cluster, by), gone.spent.currency).take(gone.spent)
     _merge_unpriced(sums)
     rows = [
@@ -160,13 +164,17 @@ class Spending:
 
 
 def spending(
-    accounts: Iterable[Account], past: Iterable[Past], *, now: datetime
+    accounts: Iterable[Account],
+    past: Iterable[Past],
+    *,
+    by: Literal["team", "policy"],
+    now: datetime,
 ) -> dict[str, Spending]:
-    """The present month, by FleetQuota; each as far as it is counted there itself."""
-    rows = bill(accounts, past, by="team", now=now, month=month_of(now))
+    """The present month, by FleetQuota (each as far as it is counted there itself) or by policy."""
+    rows = bill(accounts, past, by=by, now=now, month=month_of(now))
     return {
         name: _spending([row for row in rows if row.name == name])
-        for name in sorted({row.name for row in rows} - {NO_TEAM})
+        for name in sorted({row.name for row in rows} - {NO_TEAM, NO_POLICY})
     }
 
 
@@ -210,6 +218,8 @@ def _name(account: Account, cluster: str, by: By) -> str:
             return f"{account.namespace}/{account.workload}"
         case "team":
             return account.quota or NO_TEAM
+        case "policy":
+            return account.policy or NO_POLICY
         case "namespace":
             return account.namespace
         case _:

@@ -6,7 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fleet.scheduling.cost.budget import Judgement, cost_this_month, judge, strictest
+from fleet.scheduling.cost.budget import (
+    Judgement,
+    cost_this_month,
+    judge,
+    judge_all,
+    strictest,
+)
 from fleet.scheduling.cost.showback import Spending
 from policies.parts import Budget
 
@@ -79,6 +85,21 @@ def test_the_strictest_of_several_counts():
     found = [Judgement(action) for action in ("Warn", "Refuse", "Queue", "Admit")]
     assert strictest(found).action == "Refuse"
     assert strictest([]) == Judgement()
+
+
+def test_every_budget_that_applies_is_asked():
+    found = judge_all(
+        [
+            ("quota nlp", budget("9 USD", "Queue"), Spending()),
+            ("quota research", budget("8 USD", "Refuse"), Spending()),
+            ("policy nlp/big", budget("100 USD"), Spending()),
+        ],
+        more=10 * M,
+        currency="USD",
+        now=NOW,
+    )
+    assert (found.action, "quota research" in found.message) == ("Refuse", True)
+    assert judge_all([], more=None, currency="", now=NOW) == Judgement()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from fleet.scheduling.capacity import Room
 from fleet.scheduling.cost.egress import spread, transfer
 from fleet.scheduling.cost.spot import USUAL_LOSS, expected, lost_per_interruption
+from fleet.scheduling.placement import Refusal, place
 from fleet.scheduling.price import prices_of
+from fleet.scheduling.record import status_of
 from policies.placement_policy import Checkpoint, DataSet
 from policies.price_book import Offer
 
@@ -152,3 +154,15 @@ def test_prices_of_data_come_from_the_books(build):
 )
 def test_a_single_payment_is_spread_over_the_run(run_time_s, micro):
     assert spread(100, run_time_s) == micro
+
+
+def test_spot_that_is_dry_for_long_is_no_failure(build):
+    """kueue#15255. No spot node is free: the workload waits, however often that is found out."""
+    cluster = build.cluster("east", 0)
+    demand = build.demand(4, {"objective": {"spot": "Preferred"}})
+    before = {"failures": 1}
+    for _ in range(50):
+        refusal = place(demand, [cluster], generation=1, now_s=0.0, prices=build.prices(spot()))
+        assert isinstance(refusal, Refusal)
+        before = status_of(refusal, now=build.now, queued_at=build.now, before=before)
+    assert (before["phase"], before["failures"]) == ("Queued", 1)

@@ -51,7 +51,10 @@ def status(*shards, currency="USD", **more):
 def placement(name="train", namespace="nlp", uid="u", **of_status):
     obj = {
         "metadata": {"name": f"job-{name}", "namespace": namespace, "uid": uid},
-        "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": name}},
+        "spec": {
+            "workload": {"apiVersion": "batch/v1", "kind": "Job", "name": name},
+            "policy": {"namespace": namespace, "name": "big"},
+        },
         "status": of_status,
     }
     PLACEMENT.parse(obj)
@@ -212,6 +215,7 @@ def test_one_that_runs_longer_than_expected_is_expected_to_end_now():
     [
         ("workload", {"nlp/job/x", "nlp/job/y", "cv/job/z"}),
         ("team", {"research", "(no quota)"}),
+        ("policy", {"nlp/big", "cv/big"}),
         ("namespace", {"nlp", "cv"}),
         ("cluster", {"a", "b"}),
     ],
@@ -232,7 +236,7 @@ def test_sums(by, names):
 
 def test_a_month_alone_and_what_is_gone():
     old = Spent("2026-10", "a", "USD", 5_000_000)
-    past = [months.Past("nlp", "research", old)]
+    past = [months.Past("nlp", "research", "", old)]
     account = account_of(placement(**status(shard())), now=hour(1))
     rows = bill([account], past, by="namespace", now=hour(1), month="2026-10")
     assert [(row.so_far, row.forecast, row.per_hour) for row in rows] == [(5_000_000, 5_000_000, 0)]
@@ -261,7 +265,7 @@ def test_spending_of_a_quota_is_that_of_all_below_it():
         account_of(placement(name, **status(shard(per_hour=price)), quota=quota), now=hour(1))
         for name, quota, price in (("x", "nlp", "1"), ("y", "cv", "2"), ("z", "serving", "4"))
     ]
-    own = spending(accounts, (), now=hour(1))
+    own = spending(accounts, (), by="team", now=hour(1))
     parents = {"nlp": "research", "cv": "research", "research": "root", "serving": "root"}
     assert below("research", own, parents).spent == {"USD": 3_000_000}
     assert below("root", own, parents).spent == {"USD": 7_000_000}
@@ -269,6 +273,15 @@ def test_spending_of_a_quota_is_that_of_all_below_it():
     hours_left = (next_month(START) - hour(1)) // timedelta(hours=1)
     assert below("cv", own, parents).to_come == {"USD": 2_000_000 * hours_left}
     assert below("nobody", own, parents).spent == {}
+
+
+def test_spending_of_a_policy_counts_what_is_gone():
+    gone = placement("gone", **status(shard(finishedAt=text(hour(1)))))
+    records = months.absorbed({}, gone, quota="", now=hour(1))
+    account = account_of(placement(**status(shard(per_hour="1"))), now=hour(1))
+    past = months.read(records["2026-11"])
+    found = spending([account], past, by="policy", now=hour(1))
+    assert found["nlp/big"].spent == {"USD": 7_000_000}
 
 
 # -- what is gone
@@ -284,7 +297,7 @@ def test_a_deleted_workload_is_taken_in_once():
     )  # fmt: skip
     assert months.absorbed(first, obj, quota="research", now=hour(3)) == {}, "after a crash"
     assert months.read(record) == (
-        months.Past("nlp", "research", Spent("2026-11", "a", "USD", 6_000_000)),
+        months.Past("nlp", "research", "nlp/big", Spent("2026-11", "a", "USD", 6_000_000)),
     )
     other = placement("other", uid="v", **status(shard(finishedAt=text(hour(1)))))
     second = months.absorbed(first, other, quota="research", now=hour(2))["2026-11"]
