@@ -55,6 +55,11 @@ class Candidate:
     reclaim: bool
     lost: float
 
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Borrowers first, then lower priority."""
+        return not self.reclaim, self.run.item.priority
+
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
@@ -167,8 +172,7 @@ def _candidates(
             )
     found.sort(
         key=lambda c: (
-            not c.reclaim,
-            c.run.item.priority,
+            c.rank,
             c.run.lost_s(who.now),
             -c.run.started_s,
             c.run.item.uid,
@@ -194,7 +198,9 @@ def _enough(
             placed = _remove_for_place(who, rest, gone, placer)
         if isinstance(placed, Unplaced):
             return None
-        return _trimmed(who, gone, placed, placer)
+        placed = _trimmed(who, gone, placed, placer)
+        placed = _cheaper(who, rest, gone, placed, placer)
+        return (list(gone), placed) if gone else None
     finally:
         for candidate in gone:
             apply(candidate.run.asked)
@@ -250,9 +256,7 @@ def _remove_for_place(
     return placed
 
 
-def _trimmed(
-    who: Preemptor, gone: list[Candidate], placed: Placed, placer: Placer
-) -> tuple[list[Candidate], Placed] | None:
+def _trimmed(who: Preemptor, gone: list[Candidate], placed: Placed, placer: Placer) -> Placed:
     """Give back, the most valuable first, who need not go after all."""
     for candidate in gone[::-1] if len(gone) > 1 else []:
         apply(candidate.run.asked)
@@ -264,7 +268,41 @@ def _trimmed(
                 continue
         apply(candidate.run.asked, -1)
         gone.append(candidate)
-    return (list(gone), placed) if gone else None
+    return placed
+
+
+def _cheaper(
+    who: Preemptor, rest: list[Candidate], gone: list[Candidate], placed: Placed, placer: Placer
+) -> Placed:
+    """Put in place of each, the dearest first, one of its rank that loses less and is enough.
+
+    A gang that was taken for what it loses in proportion may be larger than what is missing.
+    """
+    others = sorted(
+        (each for each in rest if each not in gone), key=lambda c: (c.lost, c.run.item.uid)
+    )
+    for candidate in sorted(gone, key=lambda c: (-c.lost, c.run.item.uid)):
+        apply(candidate.run.asked)
+        at = gone.index(candidate)
+        for other in others:
+            if other.lost >= candidate.lost:
+                break
+            if other in gone or other.rank > candidate.rank:
+                continue
+            if not _may_go(who, other, reaches_below=False):
+                continue
+            apply(other.run.asked, -1)
+            if blocked(who.asked) is None:
+                gone[at] = other
+                again = placer.place(who.item, without=_uids(gone))
+                if isinstance(again, Placed):
+                    placed = again
+                    break
+                gone[at] = candidate
+            apply(other.run.asked)
+        if gone[at] is candidate:
+            apply(candidate.run.asked, -1)
+    return placed
 
 
 def _uids(gone: Iterable[Candidate]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ queue; one workload of each class arrives per interval in every queue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -114,26 +114,6 @@ def _turns(each: Class) -> list[Pods]:
     return found
 
 
-def _scaled(load: Load, share: int) -> Load:
-    """With one in `share` of the workloads, for a quick look."""
-    classes = tuple(
-        Class(
-            c.name, max(1, c.count // share), c.every_ms, c.runs_ms, c.priority, c.cpu_m, c.pods,
-            tuple((kind, max(1, number // share)) for kind, number in c.topologies), c.slice_size,
-        )
-        for c in load.classes
-    )  # fmt: skip
-    if classes[0].topologies:
-        classes = tuple(
-            Class(
-                c.name, sum(n for _, n in c.topologies), c.every_ms, c.runs_ms, c.priority, c.cpu_m,
-                c.pods, c.topologies, c.slice_size,
-            )
-            for c in classes
-        )  # fmt: skip
-    return Load(load.name, load.cohorts, load.queues, classes)
-
-
 BASELINE: Final = Load(
     "baseline", 5, 6,
     (
@@ -166,5 +146,11 @@ TOPOLOGY: Final = Load(
 )  # fmt: skip
 
 
-def quick(load: Load, *, share: int = 10) -> Load:
-    return _scaled(load, share)
+def shortened(load: Load, *, share: int = 10) -> Load:
+    """The first of every `share` workloads of each class, at the same pace."""
+    classes = []
+    for each in load.classes:
+        topologies = tuple((kind, max(1, number // share)) for kind, number in each.topologies)
+        number = sum(n for _, n in topologies) or max(1, each.count // share)
+        classes.append(replace(each, count=number, topologies=topologies))
+    return replace(load, classes=tuple(classes))

@@ -60,7 +60,9 @@ class Racks:
         try:
             dealt = self._deal(pods)
             if dealt is None:
-                ever = self.cpu_m // pods.cpu_m * len(self.racks[0]) >= pods.count
+                racks = 1 if pods.topology == "Required" else len(self.racks)
+                most = self.cpu_m // pods.cpu_m * len(self.racks[0]) // pods.slice_size
+                ever = most * racks * pods.slice_size >= pods.count
                 return Unplaced(f"no {pods.topology.lower()} racks for {pods.count} pods", ever)
             nodes = tuple(
                 each for rack, count in dealt for each in self._pack(rack, count, pods.cpu_m)

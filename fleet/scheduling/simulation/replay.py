@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.placer import Item
+    from fleet.scheduling.quota.tree import Key
 
 
 @dataclass(slots=True)
@@ -32,7 +33,8 @@ class Outcome:
     evicted_amount: int = 0
     requested_amount: int = 0
     """Of preemptors; in the smallest unit of the resource that is looked at."""
-    largest_victim: int = 0
+    beyond_rounding: int = 0
+    """The most that any preemption evicted beyond what it asked for and its largest victim."""
     parked: int = 0
     refused: int = 0
     deciding_s: float = 0
@@ -57,7 +59,7 @@ def replay(
     arrivals: Iterable[tuple[int, Item]],
     *,
     class_of: Callable[[Item], str],
-    amount_of: Callable[[Mapping[object, int]], int] = lambda r: sum(r.values()),
+    amount_of: Callable[[Mapping[Key, int]], int] = lambda amounts: sum(amounts.values()),
     run_ms: Callable[[Item], int] | None = None,
     leaving_ms: int = 0,
     clock: Callable[[], float] = lambda: 0.0,
@@ -94,7 +96,7 @@ def replay(
                 engine.finish(uid)
                 waiting -= 1
                 out.makespan_s = now
-                out.used += amount_of(item.requests) * (now_ms - started_ms) / 1000  # type: ignore[arg-type]
+                out.used += amount_of(item.requests) * (now_ms - started_ms) / 1000
                 out.waits_s.setdefault(class_of(item), []).append(
                     (started_ms - arrived[uid]) / 1000
                 )
@@ -113,15 +115,18 @@ def replay(
                 )
             elif isinstance(each, Preempt):
                 out.preemptions += 1
-                out.requested_amount += amount_of(each.item.requests)  # type: ignore[arg-type]
+                amounts = []
                 for uid in each.victims:
                     started_ms, victim = runs.pop(uid)
-                    amount = amount_of(victim.requests)  # type: ignore[arg-type]
-                    out.evicted += 1
-                    out.evicted_amount += amount
-                    out.largest_victim = max(out.largest_victim, amount)
-                    out.lost += amount * (now_ms - started_ms) / 1000
+                    amounts.append(amount_of(victim.requests))
+                    out.lost += amounts[-1] * (now_ms - started_ms) / 1000
                     push(now_ms + leaving_ms, _LEAVES, uid)
+                requested = amount_of(each.item.requests)
+                out.requested_amount += requested
+                out.evicted += len(amounts)
+                out.evicted_amount += sum(amounts)
+                beyond = sum(amounts) - max(amounts) - requested
+                out.beyond_rounding = max(out.beyond_rounding, beyond)
             elif isinstance(each, Refuse):
                 out.refused += 1
                 waiting -= 1

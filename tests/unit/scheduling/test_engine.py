@@ -79,7 +79,9 @@ class Case:
 
     def __init__(self, tree: Tree, placer: Any = None, **rules: Any) -> None:
         self.placer = placer or Anywhere()
-        self.engine = Engine(tree, self.placer, rules=Rules(**{"worth": None, **rules}))
+        self.engine = Engine(
+            tree, self.placer, rules=Rules(**{"worth": None, "restart_s": 0, **rules})
+        )
         self.now = 0.0
         self.sequence = 0
 

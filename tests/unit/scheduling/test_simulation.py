@@ -1,0 +1,173 @@
+"""Traces in virtual time: the published load shapes, their racks, and what replaying them gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from fleet.scheduling.decisions import Admit, Preempt
+from fleet.scheduling.engine import Engine
+from fleet.scheduling.placer import Anywhere, Item, Placed, Unplaced
+from fleet.scheduling.queue.rules import Rules
+from fleet.scheduling.quota.tree import Key, Node, Share, Tree
+from fleet.scheduling.simulation.loads import BASELINE, LARGE, TOPOLOGY, Load, shortened
+from fleet.scheduling.simulation.racks import Pods, Racks, Taken
+from fleet.scheduling.simulation.replay import Outcome, replay
+
+CPU = Key("cpu")
+GPU = Key("nvidia.com/gpu", "h200")
+
+
+class Watched(Engine):
+    """Sums up by itself what runs in each queue and cohort, and holds it against the limits."""
+
+    def __init__(self, load: Load, placer: Anywhere | Racks) -> None:
+        super().__init__(load.tree(), placer, rules=Rules(restart_s=0))
+        self.cohort_cpu = load.queues * 20_000
+        self.queues: Counter[str] = Counter()
+        self.cohorts: Counter[str] = Counter()
+        self.held: dict[str, tuple[str, int]] = {}
+
+    def _drop(self, uid: str) -> None:
+        queue, cpu = self.held.pop(uid)
+        self.queues[queue] -= cpu
+        self.cohorts[queue.split("-")[1]] -= cpu
+
+    def finish(self, uid: str) -> None:
+        self._drop(uid)
+        super().finish(uid)
+
+    def evicted(self, uid: str, now: float) -> None:
+        self._drop(uid)
+        super().evicted(uid, now)
+
+    def step(self, now: float) -> list[object]:  # type: ignore[override]
+        told = super().step(now)
+        for each in told:
+            if isinstance(each, Admit):
+                queue, cpu = each.item.quota, each.item.requests[CPU]
+                self.held[each.uid] = (queue, cpu)
+                self.queues[queue] += cpu
+                self.cohorts[queue.split("-")[1]] += cpu
+                assert self.queues[queue] <= 120_000
+                assert self.cohorts[queue.split("-")[1]] <= self.cohort_cpu
+            elif isinstance(each, Preempt):
+                assert set(each.victims) <= self.held.keys()
+        return [*told]
+
+
+def play(load: Load) -> Outcome:
+    placer = Racks(racks=10, nodes=64, cpu_m=96_000) if load.name == "topology" else Anywhere()
+    engine = Watched(load, placer)
+    told = replay(engine, load.arrivals(), class_of=lambda item: item.uid.partition("-")[0])
+    engine.verify()
+    return told
+
+
+def test_the_loads_are_those_that_were_published() -> None:
+    assert [load.workloads for load in (BASELINE, LARGE, TOPOLOGY)] == [15_000, 50_000, 15_000]
+    assert BASELINE.work_bound_s == pytest.approx(66.0)
+    assert LARGE.work_bound_s == pytest.approx(4.025)
+    arrivals = BASELINE.arrivals()
+    assert len(arrivals) == 15_000
+    assert [at for at, _ in arrivals] == sorted(at for at, _ in arrivals)
+    kinds = Counter(
+        (item.uid.partition("-")[0], item.demand.topology)
+        for _, item in TOPOLOGY.arrivals()
+        if isinstance(item.demand, Pods) and item.quota == "queue-0-0"
+    )
+    assert kinds["small", "Required"] == 120
+    assert kinds["medium", "Balanced"] == 33
+    assert kinds["large", "Balanced"] == 16
+
+
+def test_the_baseline_ends_within_a_tenth_of_what_its_work_takes() -> None:
+    load = shortened(BASELINE, share=5)
+    told = play(load)
+    assert told.unfinished == 0
+    assert told.makespan_s <= 1.1 * load.work_bound_s
+    assert told.mean_wait_s("large") <= 6.7
+    assert told.evicted_amount <= told.requested_amount
+    assert told.beyond_rounding <= 0
+    assert told.used == load.work_bound_s * 600_000
+    assert told.admitted == load.workloads + told.evicted
+    assert told.evicted
+
+
+@pytest.mark.parametrize("load", [LARGE, TOPOLOGY], ids=["large", "topology"])
+def test_the_other_loads_end_too(load: Load) -> None:
+    short = shortened(load, share=7)
+    told = play(short)
+    assert told.unfinished == 0
+    assert told.beyond_rounding <= 0
+    assert sum(len(waits) for waits in told.waits_s.values()) == short.workloads
+
+
+def test_the_same_trace_gives_the_same_outcome() -> None:
+    short = shortened(BASELINE, share=25)
+    assert play(short) == play(short)
+
+
+def test_evicted_work_is_lost_and_runs_again() -> None:
+    engine = Engine(
+        Tree.of([Node("a", "", {GPU: Share(8)})]), Anywhere(), rules=Rules(worth=None, restart_s=0)
+    )
+    low = Item("low", "a", 0, 0, {GPU: 8}, "low", run_time_s=10)
+    high = Item("high", "a", 1, 1, {GPU: 8}, "high", run_time_s=5)
+    told = replay(
+        engine, [(0, low), (4_000, high)], class_of=lambda item: item.uid, leaving_ms=2_000
+    )
+    assert told.makespan_s == 4 + 2 + 5 + 10
+    assert (told.lost, told.used) == (32.0, 120.0)
+    assert (told.waits_s["high"], told.waits_s["low"]) == ([2.0], [11.0])
+
+
+def test_work_that_runs_longer_than_it_declares_delays_but_breaks_nothing() -> None:
+    engine = Engine(Tree.of([Node("a", "", {GPU: Share(8)})]), Anywhere())
+    items = [
+        (0, Item(f"w{n}", "a", 0, n, {GPU: 3 + n % 5}, n % 5, run_time_s=1.0)) for n in range(20)
+    ]
+    told = replay(engine, items, class_of=lambda item: "w", run_ms=lambda item: 2_500)
+    assert told.unfinished == 0
+    assert told.admitted == 20
+
+
+def item(pods: Pods) -> Item:
+    return Item("w", "", 0, 0, {CPU: pods.count * pods.cpu_m}, pods, demand=pods)
+
+
+def racks_of(racks: Racks, pods: Pods) -> Counter[int]:
+    placed = racks.place(item(pods))
+    assert isinstance(placed, Placed)
+    assert isinstance(placed.plan, Taken)
+    found: Counter[int] = Counter()
+    for node, count in placed.plan.nodes:
+        found[node // 2] += count
+    return found
+
+
+def test_racks_hold_a_gang_together_or_deal_it_out_in_slices() -> None:
+    racks = Racks(racks=3, nodes=2, cpu_m=4)
+    assert racks_of(racks, Pods(8, 1, "Required")) == {0: 8}
+    told = racks.place(item(Pods(9, 1, "Required")))
+    assert told == Unplaced("no required racks for 9 pods", ever=False)
+    assert racks_of(racks, Pods(10, 1, "Preferred")) == {0: 8, 1: 2}
+    assert racks_of(racks, Pods(12, 1, "Balanced", 2)) == {0: 6, 1: 6}
+    assert racks_of(racks, Pods(4, 3, "Preferred")) == {0: 2, 1: 2}, "a pod is never split"
+
+
+def test_racks_fill_up_the_fullest_rack_and_give_back_exactly() -> None:
+    racks = Racks(racks=2, nodes=2, cpu_m=4)
+    first = racks.place(item(Pods(3, 1, "Required")))
+    assert isinstance(first, Placed)
+    racks.take("first", first)
+    assert racks_of(racks, Pods(2, 1, "Required")) == {0: 2}
+    assert racks_of(racks, Pods(8, 1, "Required")) == {1: 8}
+    assert racks.place(item(Pods(14, 1, "Preferred"))) == Unplaced(
+        "no preferred racks for 14 pods", ever=True
+    )
+    assert isinstance(racks.place(item(Pods(8, 2, "Preferred")), without=["first"]), Placed)
+    racks.give("first")
+    racks.give("first")
+    assert racks.free == [4, 4, 4, 4]
