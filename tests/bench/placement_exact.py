@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 import placement_instances
 from placement_instances import Batch, Instance
 
+from fleet.scheduling.capacity import PodKind, Taken
 from fleet.scheduling.exact import batch as exact_batch
 from fleet.scheduling.exact.gang import Infeasible, Objective, Optimum, Unproven, solve
 from fleet.scheduling.exact.question import question_of
 from fleet.scheduling.exact.solver import Limits
 from fleet.scheduling.placement import Plan, place
+from fleet.scheduling.victims import Eviction, Held, Running, make_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,8 +101,42 @@ Shares = dict[tuple[str, str, str], int]
 
 def decide(instance: Instance) -> tuple[Shares, tuple[str, ...]] | None:
     """Pods by (role, cluster, block) and who is evicted for them."""
-    plan = place(instance.demand, instance.clusters, generation=1, **instance.question)
-    return (shares_of(plan), ()) if isinstance(plan, Plan) else None
+    asked = {"generation": 1, **instance.question}
+    if not instance.victims:
+        plan = place(instance.demand, instance.clusters, **asked)
+        return (shares_of(plan), ()) if isinstance(plan, Plan) else None
+    made = make_room(instance.demand, instance.clusters, running_of(instance), **asked)
+    return (shares_of(made.plan), made.victims) if isinstance(made, Eviction) else None
+
+
+def running_of(instance: Instance) -> list[Running]:
+    """The gangs that may be evicted, on the nodes that they are on."""
+    positions = {
+        (cluster.name, node.name): (block, position)
+        for cluster in instance.clusters
+        if cluster.capacity is not None
+        for block, there in cluster.capacity.blocks.items()
+        for position, node in enumerate(there.site.nodes)
+    }
+    found = []
+    for victim in instance.victims:
+        seats: dict[tuple[str, PodKind], dict[str, dict[int, int]]] = {}
+        for seat in victim.seats:
+            block, position = positions[seat.cluster, seat.node]
+            by_block = seats.setdefault((seat.cluster, PodKind(seat.amounts)), {})
+            on = by_block.setdefault(block, {})
+            on[position] = on.get(position, 0) + 1
+        held = [
+            Held.on(
+                cluster,
+                Taken(
+                    kind, tuple((block, tuple(sorted(on.items()))) for block, on in there.items())
+                ),
+            )
+            for (cluster, kind), there in seats.items()
+        ]
+        found.append(Running(victim.uid, 0, victim.cost, tuple(held)))
+    return found
 
 
 def shares_of(plan: Plan) -> Shares:
