@@ -139,7 +139,8 @@ class FleetQuotaStatus(Model):
 
 
 class FleetQuota(Model):
-    """A node of the quota tree: what a team is guaranteed, may borrow and lends."""
+    """A node of the quota tree: what a team is guaranteed, may borrow and lends. Recorded, not
+    acted on yet."""
 
     spec: FleetQuotaSpec = setting({}, "What it is entitled to.")
     status: FleetQuotaStatus | None = setting(None, "What is used of it.")

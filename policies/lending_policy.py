@@ -94,7 +94,8 @@ class LendingPolicyStatus(Model):
 
 
 class LendingPolicy(Model):
-    """Says which quota lends idle capacity to which, for how long, and who gives back first."""
+    """Says which quota lends idle capacity to which, for how long, and who gives back first.
+    Recorded, not acted on yet."""
 
     spec: LendingPolicySpec = setting(REQUIRED, "Who lends to whom.")
     status: LendingPolicyStatus | None = setting(None, "What is on loan.")

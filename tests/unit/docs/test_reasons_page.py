@@ -126,6 +126,7 @@ def documented(page, code):
     text = page("errors.md").section("### Conditions of the fleet's Job")
     text += page("errors.md").section("### Conditions of the fleet's Pod")
     text += page("errors.md").section("### The condition Placed")
+    text += page("errors.md").section("## Conditions of a FleetQuota")
     return found | {"Prose": code(text)}
 
 

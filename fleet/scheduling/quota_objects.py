@@ -1,0 +1,160 @@
+"""FleetQuota objects on their way into the accounts, and the accounts on their way into a status.
+
+`tree_of` makes of all FleetQuotas the tree that `fleet.scheduling.quota` keeps accounts of;
+`status_of` writes down what these say of one node. Written again with nothing new, a status is
+equal to the one before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from fleet.scheduling.cost.intervals import month_of
+from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
+from fleet.scheduling.record import with_condition
+from fleet.scheduling.requests import quantity_text
+from policies.quota_tree import nodes_of
+from policies.scalars import amount_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from fleet.scheduling.cost.showback import Spending
+    from fleet.scheduling.quota.report import Line
+
+Object = dict[str, Any]
+
+OVERCOMMITTED: Final = "Overcommitted"
+VALID: Final = "Valid"
+_NONE: Final = "–"
+
+
+def tree_of(objects: Iterable[Object]) -> Tree:
+    """The tree of all FleetQuotas, in any order.
+
+    Raises Invalid where they make none, which no write lets happen.
+    """
+    return Tree.of(
+        Node(
+            name=node.name,
+            parent=node.parent,
+            shares={
+                Key(*key): Share(line.guaranteed, line.limit, line.lendable)
+                for key, line in node.lines.items()
+            },
+            reserve={Key(*key): amount for key, amount in node.reserve.items()},
+            preemption=Preemption(
+                within=node.within,
+                reclaim=node.reclaim,
+                min_run_time_s=node.min_run_time_s,
+                max_reclaim_per_minute=node.max_reclaim_per_minute,
+            ),
+        )
+        for node in nodes_of(objects)
+    )
+
+
+def status_of(
+    lines: Sequence[Line],
+    *,
+    now: datetime,
+    spending: Spending | None = None,
+    contested: Mapping[str, Sequence[str]] | None = None,
+    before: Mapping[str, Any] | None = None,
+) -> Object:
+    """The status of the FleetQuota that `lines` are of.
+
+    `contested` are namespaces that it shares with other quotas, by name; `before` is the status
+    it replaces. Keys of which the node has and uses nothing are left out.
+    """
+    before = before or {}
+    shown = [each for each in lines if _says_something(each)]
+    status: Object = {
+        "resources": [_use(each) for each in shown],
+        "waiting": max((each.waiting_gangs for each in lines), default=0),
+        "summary": _summary(shown),
+    }
+    if spending is not None:
+        month = month_of(now)
+        past = [each for each in before.get("spent") or () if each["month"] != month]
+        status["spent"] = [*_spent(spending, month), *past]
+        if status["spent"] and status["spent"][0]["month"] == month:
+            status["summary"]["spent"] = ", ".join(
+                f"{each['amount']} {each['currency']}"
+                for each in status["spent"]
+                if each["month"] == month
+            )
+    over = {str(each.key): each for each in shown if each.overcommitted}
+    told = ", ".join(
+        f"{quantity_text(each.key.resource, each.overcommitted)} {name} above its limit"
+        for name, each in over.items()
+    )
+    conditions = with_condition(
+        before.get("conditions") or (),
+        type=OVERCOMMITTED,
+        status="True" if over else "False",
+        reason="AboveLimit" if over else "WithinLimit",
+        message=told,
+        now=now,
+    )
+    told = "; ".join(
+        f"namespace {name} is claimed by {', '.join(others)} as well"
+        for name, others in sorted((contested or {}).items())
+    )
+    status["conditions"] = with_condition(
+        conditions,
+        type=VALID,
+        status="False" if contested else "True",
+        reason="NamespaceTwice" if contested else "Sound",
+        message=told,
+        now=now,
+    )
+    return status
+
+
+def _says_something(line: Line) -> bool:
+    amounts = (line.guaranteed, line.used, line.borrowed, line.lent, line.waiting, line.unmanaged)
+    return bool(line.limit) or any(amounts)
+
+
+def _use(line: Line) -> Object:
+    found: Object = {"name": line.key.resource}
+    if line.key.accelerator:
+        found["accelerator"] = line.key.accelerator
+    for name in ("used", "borrowed", "lent", "unmanaged", "waiting"):
+        found[name] = quantity_text(line.key.resource, getattr(line, name))
+    return found
+
+
+def _summary(lines: Sequence[Line]) -> Object:
+    """The columns; the kind or resource is named where there are several."""
+    found: Object = {}
+    for name in ("guaranteed", "limit", "used", "borrowed", "lent"):
+        parts = []
+        for line in lines:
+            amount = getattr(line, name)
+            if amount is None or (not amount and name in ("borrowed", "lent")):
+                text = _NONE
+            else:
+                text = quantity_text(line.key.resource, amount)
+            kind = line.key.accelerator or line.key.resource
+            parts.append(f"{text} {kind}" if len(lines) > 1 else text)
+        found[name] = ", ".join(parts)
+    return found
+
+
+def _spent(spending: Spending, month: str) -> list[Object]:
+    currencies = sorted({*spending.spent, *spending.to_come})
+    return [
+        {
+            "month": month,
+            "currency": currency,
+            "amount": amount_text(spending.spent.get(currency, 0)),
+            "forecast": amount_text(
+                spending.spent.get(currency, 0) + spending.to_come.get(currency, 0)
+            ),
+            **({"unknown": True} if spending.unpriced else {}),
+        }
+        for currency in currencies
+    ]
