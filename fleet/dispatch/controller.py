@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.parts import Parts, Workload
     from fleet.dispatch.planning import Planner
     from fleet.store.collection import Event
+    from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
     from fleet.view.world import World
 
@@ -208,6 +209,8 @@ class Dispatch:
         elif _ORPHAN_MARK in entry.metadata:
             # Seen here at once: the garbage collector takes the mark off as soon as it can.
             self._orphaned.add(entry.uid)
+        if event.previous is not None and _wish(entry) != _wish(event.previous):
+            self._waiting.changed()  # it may ask for less, or under another policy
         self._queue.add(Key(kind.name, *entry.key))
 
     def _placement_changed(self, event: Event) -> None:
@@ -392,6 +395,11 @@ def _not_of_interest(event: Event) -> None:
 
 def _key(workload: Workload) -> Key:
     return Key(workload.kind, workload.namespace, workload.name)
+
+
+def _wish(workload: Entry) -> Object:
+    """What of a workload decides where it can go."""
+    return {"spec": workload.parse().get("spec"), "labels": workload.labels}
 
 
 def _phase(placement: Object) -> str:
