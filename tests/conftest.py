@@ -430,7 +430,8 @@ def start_gateway(tmp_path_factory: pytest.TempPathFactory) -> StartGateway:
             assert codes == [0], (
                 f"the gateway ended with {codes}:\n{gateway.log.read_text()[-4000:]}"
             )
-            assert not gateway.faults()
+            faults = gateway.faults()
+            assert not faults, faults
 
     return start
 

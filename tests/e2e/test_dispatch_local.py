@@ -167,7 +167,8 @@ def on_stage(
             gateway.stop()
             for door in doors.values():
                 _forget(door, stage.namespace)
-        assert not gateway.faults()
+        faults = gateway.faults()
+        assert not faults, faults
 
     return staged
 
