@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+NOTHING_TO_SPEND: Final = (
+    "nothing may be spent: to keep work from clusters that cost, do not select them"
+)
+
 
 def cluster(new: Cluster, old: Cluster | None) -> Sequence[Cause]:
     return tuple(_cluster(new))
@@ -116,6 +120,8 @@ def _objective(objective: Objective) -> Iterator[Cause]:
                 f"is in {budget}, and {where}.maxPrice in {ceiling}: one currency is not made into "
                 "another, write both in that of the PriceBooks",
             )
+    if objective.budget is not None and not objective.budget.per_month.micro:
+        yield fault(f"{where}.budget.perMonth", NOTHING_TO_SPEND)
     for field, duration in (("runTime", objective.run_time), ("deadline", objective.deadline)):
         if duration is not None and not duration:
             yield fault(f"{where}.{field}", "must be longer than nothing")

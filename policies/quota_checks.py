@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from fleet.errors import BadRequest
 from fleet.kube.names import label_key_problems, label_value_problems
+from policies.checks import NOTHING_TO_SPEND
 from policies.faults import fault
 from policies.fleet_quota import smallest
 from policies.scalars import MOST, duration_text
@@ -45,11 +46,7 @@ def _fleet_quota(new: FleetQuota) -> Iterator[Cause]:
             yield fault(where, f"an earlier line is for {what}; write both as one")
         seen.add(key)
     if spec.budget is not None and not spec.budget.per_month.micro:
-        yield fault(
-            "spec.budget.perMonth",
-            "nothing may be spent: to keep work from clusters that cost, select none of them in "
-            "its PlacementPolicy",
-        )
+        yield fault("spec.budget.perMonth", NOTHING_TO_SPEND)
 
 
 def _line(line: Line, where: str) -> Iterator[Cause]:

@@ -222,6 +222,32 @@ async def test_kubectl_explains_applies_edits_and_lists_the_kinds(kubectl, tmp_p
         assert "big-training" in await run("get", "fleet", "-A")
         assert "roce-1" in await run("describe", "cluster", "idc-a")
 
+        text = await run("explain", "fleetquota.spec.resources")
+        assert "What the node can always have" in text and "lendable\t<" in text
+        assert "SurvivesLossOfOneCluster" in await run("explain", "lendingpolicy.spec.from")
+        lines = (await run("get", "fleetquotas")).splitlines()
+        assert lines[0].split() == [
+            "NAME", "PARENT", "GUARANTEED", "LIMIT", "USED", "BORROWED", "LENT", "WAITING", "AGE",
+        ]  # fmt: skip
+        assert lines[1].split()[:2] == ["nlp", "research"]
+        quota = yaml.safe_dump(
+            {
+                "apiVersion": "fleet.dev/v1alpha1", "kind": "FleetQuota",
+                "metadata": {"name": "cv"},
+                "spec": {"parent": "research", "resources": [
+                    {"name": "nvidia.com/gpu", "accelerator": "h200", "guaranteed": 17}
+                ]},
+            }
+        )  # fmt: skip
+        refused = await run("apply", "-f", "-", stdin=quota, fails=True)
+        assert refused.strip() == (
+            'The FleetQuota "cv" is invalid: spec.resources[0].guaranteed: with it, those below '
+            "research are guaranteed 41 nvidia.com/gpu of kind h200 together; research has 40 "
+            "nvidia.com/gpu of kind h200"
+        )
+        refused = await run("delete", "fleetquota", "research", fails=True)
+        assert "below it there is nlp; delete that first" in refused
+
         wrong = yaml.safe_dump(
             {
                 "apiVersion": "fleet.dev/v1alpha1", "kind": "PlacementPolicy",

@@ -295,6 +295,11 @@ def test_filling_in_twice_changes_nothing():
             '"ABC" is no currency there is (ISO 4217), write e.g. "USD"',
         ),
         (
+            PLACEMENT_POLICY, {"objective": {"budget": {"perMonth": "0 USD"}}},
+            "spec.objective.budget.perMonth",
+            "nothing may be spent: to keep work from clusters that cost, do not select them",
+        ),
+        (
             PLACEMENT_POLICY, {"objective": {"budget": {"perMonth": "12"}}},
             "spec.objective.budget.perMonth", '"12" needs a currency, e.g. "12 USD"',
         ),
@@ -417,8 +422,7 @@ def test_filling_in_twice_changes_nothing():
         ),
         (
             FLEET_QUOTA, {"budget": {"perMonth": "0 USD"}}, "spec.budget.perMonth",
-            "nothing may be spent: to keep work from clusters that cost, select none of them in "
-            "its PlacementPolicy",
+            "nothing may be spent: to keep work from clusters that cost, do not select them",
         ),
         (
             FLEET_QUOTA, {"budget": {"whenSpent": "Warn"}}, "spec.budget.perMonth",
