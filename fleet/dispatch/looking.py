@@ -151,7 +151,8 @@ class Looker:
         try:
             obj = await remote.get(kind.gvr, workload.namespace, name)
         except NotBound:
-            gone = taken_away(cluster, workload.namespace)
+            how = "was removed or does not give what is needed"
+            gone = taken_away(cluster, workload.namespace, how=how)
             return Sight(cluster, why=gone.message, refused=gone, leased_until=until), None
         except (ApiError, TransportError) as error:
             return Sight(cluster, why=str(error), leased_until=until), None

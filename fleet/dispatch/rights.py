@@ -66,12 +66,12 @@ async def let_in(
     return await _in_effect(joined, cluster, name, sleep=sleep) if changed else None
 
 
-def taken_away(cluster: str, name: str) -> Refused:
+def taken_away(cluster: str, name: str, *, how: str = "was removed") -> Refused:
     """Why a dispatcher may not act in a namespace that it was bound in, and what to do."""
     return Refused(
         "NotBound",
-        f"its RoleBinding {DISPATCHER} in namespace {name}, by which the fleet acts there, was "
-        f"removed; to let the fleet in again: {restoring(name, cluster)}; "
+        f"its RoleBinding {DISPATCHER} in namespace {name}, by which the fleet acts there, {how}; "
+        f"to let the fleet in again: {restoring(name, cluster)}; "
         f"to keep it out: kubectl label namespace {name}.{cluster} {ACCEPT_LABEL}-",
     )
 
