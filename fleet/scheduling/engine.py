@@ -54,12 +54,17 @@ class Engine:
     # Events
 
     def submit(self, item: Item, now: float, *, earmarked_s: float | None = None) -> None:
-        """Also what changed while it waits. What runs already is left alone.
+        """Also what changed while it waits. Of what runs, only a new priority counts.
 
         `earmarked_s`: since when room was held for it before the state was made anew.
         """
         state = self._state
-        if item.uid in state.runs.by_uid:
+        run = state.runs.by_uid.get(item.uid)
+        if run is not None:
+            if run.item.priority != item.priority:
+                run.item = replace(run.item, priority=item.priority)
+                run.whole = replace(run.whole, priority=item.priority)
+                state.stir(item.quota)
             return
         if item.uid in state.lines.of:
             state.unqueue(item.uid)

@@ -87,14 +87,16 @@ def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | 
     if not candidates:
         return NoVictims("nothing that runs may be evicted for it", later)
     everywhere = _enough(who, candidates, book, placer)
-    if everywhere is None:
-        return NoVictims("what may be evicted for it does not make room", later)
-    found = [everywhere]
-    if len(_members(everywhere[0])) > 1:
+    found = [everywhere] if everywhere is not None else []
+    if everywhere is None or len(_members(everywhere[0])) > 1:
         for member in _cheapest_members(candidates):
             inside = [each for each in candidates if set(each.run.placed.clusters) <= {member}]
-            if (alone := _enough(who, inside, book, placer)) is not None:
+            if len(inside) == len(candidates):
+                break
+            if inside and (alone := _enough(who, inside, book, placer)) is not None:
                 found.append(alone)
+    if not found:
+        return NoVictims("what may be evicted for it does not make room", later)
     chosen, placed = min(
         [each for each in found if len(_members(each[0])) <= 1] or found,
         key=lambda each: (

@@ -97,11 +97,36 @@ class Turn:
             queues[node] = queue
         return queues
 
-    @staticmethod
-    def _next(queue: list[tuple[InNode, int, Line]]) -> Line | None:
-        while queue and not queue[0][2].items:
+    def _next(self, queue: list[tuple[InNode, int, Line]]) -> Line | None:
+        while queue and (not queue[0][2].items or self._is_hopeless(queue[0][2], queue[0][0])):
             heappop(queue)
         return queue[0][2] if queue else None
+
+    def _is_hopeless(self, line: Line, place: InNode) -> bool:
+        """Whether it was short of quota and still is, whatever gives way, and is not next in turn.
+
+        Saves most of the work where thousands of different gangs wait.
+        """
+        if line.why is None or line.why.reason != "Quota":
+            return False
+        marks = self.root.marks
+        if line.first.uid in marks.by_uid:
+            return False
+        height = level(line.asked)
+        order: Order = (height, *place)
+        if not any(mark.order < order for mark in holding.rivals_of(self.root, line, height)):
+            return False
+        for path, amount in line.asked:
+            held = sum(
+                held
+                for mark in marks.holders()
+                for (other, _), held in zip(mark.asked, mark.held, strict=True)
+                if other[-1] is path[-1]
+            )
+            kept = sum(max(0, cell.local - cell.flow) for cell in path[:-1])
+            if amount > path[-1].free + held + kept:
+                return True
+        return False
 
     def _precedence(self, line: Line) -> Precedence:
         young, priority, sequence, uid = self.state.in_node(line, self.now)

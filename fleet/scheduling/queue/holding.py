@@ -37,13 +37,11 @@ def mark_for(
     item = line.first
     marks = root.marks
     own = marks.by_uid.get(item.uid)
-    rivals = [each for each in marks.of_node(item.quota) if each is not own and _share(each, line)]
-    if place[0] > 0 and not for_room:
-        rivals += [each for each in marks.borrowers() if each is not own and each not in rivals]
+    rivals = [each for each in rivals_of(root, line, place[0]) if each is not own]
+    if any(other.preempts or other.order < place for other in rivals):
+        state.drop_mark(root, item.uid)
+        return None
     for other in rivals:
-        if other.preempts or other.order < place:
-            state.drop_mark(root, item.uid)
-            return None
         state.drop_mark(root, other.item.uid)
     if (
         for_room
@@ -62,6 +60,20 @@ def mark_for(
     else:
         state.searched.pop(item.uid, None)
     return own
+
+
+def rivals_of(root: Root, line: Line, height: int) -> list[Mark]:
+    """Of all that wait for the same, one has its turn: in a node, what is within its guaranteed
+    amount has one, and what would borrow; and of all that would borrow in the tree, one.
+    """
+    found = [
+        mark
+        for mark in root.marks.of_node(line.node)
+        if (mark.order[0] > 0) == (height > 0) and _want_the_same(mark, line)
+    ]
+    if height > 0:
+        found += [mark for mark in root.marks.borrowers() if mark not in found]
+    return found
 
 
 def resume(state: State, earmarked: Mapping[str, float], now: float) -> None:
@@ -141,7 +153,7 @@ def _foresee_room(state: State, mark: Mark, now: float) -> None:
     mark.gone = frozenset(uid for _, uid in ends[:high])
 
 
-def _share(mark: Mark, line: Line) -> bool:
+def _want_the_same(mark: Mark, line: Line) -> bool:
     """Whether both want the same of anything; what nobody counts, everybody wants."""
     return not line.asked or any(
         mine[0] is theirs[0] for mine, _ in line.asked for theirs, _ in mark.asked

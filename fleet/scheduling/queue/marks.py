@@ -89,6 +89,9 @@ class Marks:
     def borrowers(self) -> list[Mark]:
         return [mark for mark in self.ordered() if mark.order[0] > 0]
 
+    def holders(self) -> list[Mark]:
+        return [mark for mark in self.ordered() if any(mark.held)]
+
     def preemptors(self) -> Iterator[Mark]:
         """They come first in the order."""
         return takewhile(lambda mark: mark.preempts, self.ordered())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    patience_s: float = 0
+    patience_s: float = 30
     """Nothing is evicted for work that would start within this time by itself."""
     worth: float | None = 1
     """Nothing is evicted where more work is lost than this times what waiting costs: the

@@ -15,6 +15,7 @@ from fleet.scheduling.simulation.loads import BASELINE, LARGE, TOPOLOGY, Load, s
 from fleet.scheduling.simulation.racks import Pods, Racks, Taken
 from fleet.scheduling.simulation.replay import Outcome, replay
 
+EAGER = Rules(worth=None, restart_s=0, patience_s=0)
 CPU = Key("cpu")
 GPU = Key("nvidia.com/gpu", "h200")
 
@@ -23,7 +24,7 @@ class Watched(Engine):
     """Sums up by itself what runs in each queue and cohort, and holds it against the limits."""
 
     def __init__(self, load: Load, placer: Anywhere | Racks) -> None:
-        super().__init__(load.tree(), placer, rules=Rules(restart_s=0))
+        super().__init__(load.tree(), placer, rules=Rules(restart_s=0, patience_s=0))
         self.cohort_cpu = load.queues * 20_000
         self.queues: Counter[str] = Counter()
         self.cohorts: Counter[str] = Counter()
@@ -111,7 +112,9 @@ def test_the_same_trace_gives_the_same_outcome() -> None:
 
 def test_evicted_work_is_lost_and_runs_again() -> None:
     engine = Engine(
-        Tree.of([Node("a", "", {GPU: Share(8)})]), Anywhere(), rules=Rules(worth=None, restart_s=0)
+        Tree.of([Node("a", "", {GPU: Share(8)})]),
+        Anywhere(),
+        rules=EAGER,
     )
     low = Item("low", "a", 0, 0, {GPU: 8}, "low", run_time_s=10)
     high = Item("high", "a", 1, 1, {GPU: 8}, "high", run_time_s=5)
