@@ -153,6 +153,10 @@ def _namespaces(name: str, specs: Mapping[str, FleetQuotaSpec], others: Others) 
         for rival, spec in sorted(specs.items())
         if spec.namespaces is not None and rival != name
     }
+    for rival in rivals:
+        if specs[rival].namespaces == claimed:
+            yield fault("spec.namespaces", f"{rival} selects the same ones")
+            return
     for namespace in sorted(others(NAMESPACES), key=_name):
         labels = namespace["metadata"].get("labels") or {}
         if not selector.matches(labels):

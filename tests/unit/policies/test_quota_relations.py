@@ -129,6 +129,10 @@ def faults(new, *there, old=None):
              namespace("n2", x="y", z="w")],
             "spec.namespaces", "namespace n2 is counted by b already", id="namespace twice",
         ),
+        pytest.param(
+            quota("a", namespaces={"x": "y"}), [quota("b", namespaces={"x": "y"})],
+            "spec.namespaces", "b selects the same ones", id="namespaces that are yet to come",
+        ),
     ],
 )  # fmt: skip
 def test_what_no_write_may_make(new, there, field, message):
