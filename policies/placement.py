@@ -108,6 +108,16 @@ class Debt(Model):
     )
 
 
+class Preemption(Model):
+    """The work that a workload was ended for."""
+
+    kind: str = setting(REQUIRED, "Kind of the other workload.")
+    namespace: str = setting(REQUIRED, "Its namespace.")
+    name: str = setting(REQUIRED, "Its name.")
+    uid: str = setting(REQUIRED, "Its UID.")
+    why: str = setting("", "What the other waited for.")
+
+
 class ClusterVerdict(Model):
     """Why a cluster was taken or not."""
 
@@ -188,11 +198,15 @@ class PlacementStatus(Model):
     cost: Cost = setting({}, "What it costs.")
     spent: Items[Spent] = setting((), "What parts that have ended cost, by month and cluster.")
     quota: str = setting("", "The FleetQuota that it is counted in.")
+    preempted_for: Preemption | None = setting(
+        None, "What it was told to end for; absent once it was placed again."
+    )
+    preemptions: int = setting(0, "How often it was ended for other work.")
     run_time: Duration | None = setting(
         None, "How long it is expected to run; absent where not known."
     )
     conditions: Items[Condition] = setting(
-        (), "Placed, Held, Committed.", json_schema_extra=by_key("type")
+        (), "Placed, QuotaReserved.", json_schema_extra=by_key("type")
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fleet.kube.resources import Resource
     from fleet.scheduling.capacity import Capacity
+    from fleet.scheduling.requests import Vector
     from fleet.store.collection import Event
     from fleet.store.objects import ObjectStore
     from fleet.view.world import World
@@ -102,6 +103,11 @@ class Books:
             except Invalid:
                 continue  # refused at the write; an older form in the store is no cluster to use
         return found
+
+    def taken_by(self, workload: str) -> dict[str, dict[Vector, dict[str, int]]]:
+        """What the pods of a workload, by its UID, take: by member, see `NodeAccounts.taken_by`."""
+        found = {name: each.taken_by(workload) for name, each in self._accounts.items()}
+        return {name: taken for name, taken in found.items() if taken}
 
     def _divide(self, member: str, cluster: Object) -> None:
         """Keep the member's accounts by the blocks that its Cluster object names."""

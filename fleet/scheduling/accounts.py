@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.scheduling.capacity import Capacity
 from fleet.scheduling.nodes import node_of
-from fleet.scheduling.requests import pod_request
+from fleet.scheduling.requests import pod_request, vector
 from fleet.view.naming import WORKLOAD_UID_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from fleet.scheduling.nodes import Node
-    from fleet.scheduling.requests import Amounts
+    from fleet.scheduling.requests import Amounts, Vector
 
 Object = dict[str, Any]
 
@@ -55,6 +55,8 @@ class NodeAccounts:
         self._used: dict[str, Amounts] = {}
         self._nodes: dict[str, Node] = {}
         self._seen: dict[tuple[str, int], int] = {}
+        self._of: dict[str, dict[tuple[str, str], None]] = {}
+        """The pods of each workload."""
         self._picture: Capacity | None = None
 
     # -- nodes
@@ -82,6 +84,7 @@ class NodeAccounts:
         self._pods.clear()
         self._used.clear()
         self._seen.clear()
+        self._of.clear()
         self._nodes.clear()
         self._picture = None
         for obj in objects:
@@ -116,6 +119,17 @@ class NodeAccounts:
             picture = Capacity(nodes, as_of_s, dict(self._seen))
         self._picture = picture.at(as_of_s)
         return self._picture
+
+    def taken_by(self, workload: str) -> dict[Vector, dict[str, int]]:
+        """Pods of a workload, by its UID, that take something of nodes: by what each takes, how
+        many on which node."""
+        found: dict[Vector, dict[str, int]] = {}
+        for key in self._of.get(workload, ()):
+            pod = self._pods[key]
+            if pod is not None and pod.taken:
+                nodes = found.setdefault(vector(pod.taken), {})
+                nodes[pod.node] = nodes.get(pod.node, 0) + 1
+        return found
 
     def _node(self, name: str) -> Node:
         node = self._nodes.get(name)
@@ -152,6 +166,7 @@ class NodeAccounts:
                 used[name] = used.get(name, 0) + value
         if pod.shard is not None:
             self._seen[pod.shard] = self._seen.get(pod.shard, 0) + 1
+            self._of.setdefault(pod.shard[0], {})[key] = None
         self._forget(pod.node)
 
     def _leave(self, key: tuple[str, str]) -> None:
@@ -170,6 +185,10 @@ class NodeAccounts:
             self._seen[pod.shard] -= 1
             if not self._seen[pod.shard]:
                 del self._seen[pod.shard]
+            there = self._of[pod.shard[0]]
+            del there[key]
+            if not there:
+                del self._of[pod.shard[0]]
         self._forget(pod.node)
 
 

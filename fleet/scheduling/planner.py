@@ -17,7 +17,7 @@ from fleet.scheduling.demand import demand_of, pod_kind_of, template_of, workloa
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.price import Prices
-from fleet.scheduling.record import plan_of, shards_of, spec_of, status_of
+from fleet.scheduling.record import Held, plan_of, shards_of, spec_of, status_of
 from fleet.scheduling.selection import select
 from policies.placement_policy import Failover
 
@@ -56,7 +56,7 @@ class Decided:
     fleet's lease where it names no other. What `warnings` say of the workload is in the status too.
     """
 
-    decision: Plan | Refusal
+    decision: Plan | Refusal | Held
     policy: Policy
     spec: Object
     status: Object
@@ -68,7 +68,107 @@ class Decided:
 
     @property
     def retry_after_s(self) -> float | None:
-        return None if isinstance(self.decision, Plan) else self.decision.retry_after_s
+        return self.decision.retry_after_s if isinstance(self.decision, Refusal) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A workload that is to be placed, read together with its Placement and its policy."""
+
+    demand: Demand
+    policy: Policy
+    before: Object
+    """The status of its Placement."""
+    queued_at: datetime
+    notes: tuple[str, ...] = ()
+    lost: frozenset[str] = frozenset()
+    barred: Mapping[str, str] = field(default_factory=dict)
+    running: Plan | None = None
+    """What stays while only the shards in `lost` are placed anew."""
+
+    @property
+    def generation(self) -> int:
+        """Of the plan to come."""
+        return int(self.before.get("generation", 0)) + 1
+
+    @property
+    def likeness(self) -> tuple[object, ...] | None:
+        """Equal for workloads that find room together or not at all; None for one that is to be
+        asked about by itself."""
+        policy = self.policy
+        if self.lost or any(each.after for each in policy.spec.clusters.tiers):
+            return None
+        return (
+            self.demand.roles,
+            (policy.namespace, policy.name, policy.spec.mode, self.demand.policy.mode),
+            tuple(sorted(self.barred.items())),
+            tuple(sorted(_ran_in(self.before))),
+        )
+
+    def choose(
+        self, clusters: Iterable[Cluster], prices: Prices, *, now: datetime, now_s: float
+    ) -> Plan | Refusal:
+        """Where it goes, over clusters that have deducted what is promised to others."""
+        there = _barred(clusters, self.barred)
+        waited_s = max(0.0, (now - self.queued_at).total_seconds())
+        if self.running is not None:
+            return replace_shards(
+                self.running, self.lost, there,
+                generation=self.generation, now_s=now_s, prices=prices, waited_s=waited_s,
+            )  # fmt: skip
+        return place(
+            self.demand, there,
+            generation=self.generation, now_s=now_s, prices=prices, waited_s=waited_s,
+            incumbents=_ran_in(self.before),
+        )  # fmt: skip
+
+    def decided(self, decision: Plan | Refusal | Held, prices: Prices, *, now: datetime) -> Decided:
+        """The decision as it is written down."""
+        status = status_of(decision, now=now, queued_at=self.queued_at, before=self.before)
+        if self.notes:
+            status["message"] = "; ".join(filter(None, (status.get("message"), *self.notes)))
+        return Decided(
+            decision=decision,
+            policy=self.policy,
+            spec=spec_of(self.demand.workload, self.policy),
+            status=status,
+            warnings=(*self.notes, *prices.warnings),
+        )
+
+
+def asked_of(
+    workload: Object,
+    placement: Object | None,
+    fleet: Fleet,
+    *,
+    now: datetime,
+    lost: Collection[str] = (),
+    barred: Mapping[str, str] | None = None,
+    unsplittable: str = "",
+) -> Asked:
+    """What is asked for a workload. `placement` is its Placement, None before there was one. With
+    `lost`, only the shards in those clusters are to be placed anew; without, all of it. `barred`
+    says of clusters why they cannot take it now, `unsplittable` why it has to stay in one.
+
+    Raises Invalid for a workload, policy or resize that nobody could place.
+    """
+    selection = select(workload, fleet.policies)
+    policy, notes = _applied(selection.policy, fleet.lease, unsplittable)
+    demand = demand_of(workload, policy.spec, priorities=fleet.priorities)
+    before: Object = (placement or {}).get("status") or {}
+    running = plan_of(placement, demand) if placement is not None and lost else None
+    if running is not None:
+        _unresized(demand, before)
+    return Asked(
+        demand=demand,
+        policy=policy,
+        before=before,
+        queued_at=_moment(before.get("queuedAt")) or now,
+        notes=(*selection.warnings, *notes),
+        lost=frozenset(lost),
+        barred=barred or {},
+        running=running,
+    )
 
 
 def decide(
@@ -83,48 +183,16 @@ def decide(
     barred: Mapping[str, str] | None = None,
     unsplittable: str = "",
 ) -> Decided:
-    """Where a workload goes.
-
-    `placement` is its Placement, None before there was one. With `lost`, only the shards in those
-    clusters are placed anew; without, all of it. `barred` says of clusters why they cannot take it
-    now, `unsplittable` why it has to stay in one. `now_s` is of the clock that capacities are dated
-    with.
-
-    Raises Invalid for a workload, policy or resize that nobody could place.
-    """
-    selection = select(workload, fleet.policies)
-    policy, notes = _applied(selection.policy, fleet.lease, unsplittable)
-    notes = (*selection.warnings, *notes)
-    demand = demand_of(workload, policy.spec, priorities=fleet.priorities)
-    before: Object = (placement or {}).get("status") or {}
-    queued_at = _moment(before.get("queuedAt")) or now
-    ledger = promises.release(demand.workload.uid)
-    clusters = ledger.deducted(_barred(fleet.clusters, barred or {}))
-    generation = int(before.get("generation", 0)) + 1
-    waited_s = max(0.0, (now - queued_at).total_seconds())
-    running = plan_of(placement, demand) if placement is not None and lost else None
-    if running is not None:
-        _unresized(demand, before)
-        decision = replace_shards(
-            running, lost, clusters,
-            generation=generation, now_s=now_s, prices=fleet.prices, waited_s=waited_s,
-        )  # fmt: skip
-    else:
-        decision = place(
-            demand, clusters,
-            generation=generation, now_s=now_s, prices=fleet.prices, waited_s=waited_s,
-            incumbents=_ran_in(before),
-        )  # fmt: skip
-    status = status_of(decision, now=now, queued_at=queued_at, before=before)
-    if notes:
-        status["message"] = "; ".join(filter(None, (status.get("message"), *notes)))
-    return Decided(
-        decision=decision,
-        policy=policy,
-        spec=spec_of(demand.workload, policy),
-        status=status,
-        warnings=(*notes, *fleet.prices.warnings),
+    """Where a workload goes, all others left as they are. See `asked_of`; `now_s` is of the clock
+    that capacities are dated with."""
+    asked = asked_of(
+        workload, placement, fleet, now=now, lost=lost, barred=barred, unsplittable=unsplittable
     )
+    ledger = promises.release(asked.demand.workload.uid)
+    decision = asked.choose(
+        ledger.deducted(fleet.clusters), fleet.prices, now=now, now_s=now_s
+    )  # fmt: skip
+    return asked.decided(decision, fleet.prices, now=now)
 
 
 def promises_of(placement: Object, workload: Object) -> Ledger:

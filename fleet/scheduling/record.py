@@ -8,7 +8,8 @@ about a shard – its state and times – is kept as long as the shard is. Next 
 
 from __future__ import annotations
 
-from datetime import UTC
+from dataclasses import dataclass
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.scheduling.numbering import Interval
@@ -29,13 +30,23 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 PLACED: Final = "Placed"
+COUNTED: Final = "QuotaReserved"
 _NOTES: Final = (
     "state", "reason", "message", "heldAt", "holdExpiresAt", "committedAt", "startedAt",
     "finishedAt", "lostAt",
 )  # fmt: skip
 # What every decision says anew; the rest of a status is `fleet.dispatch`'s and stays.
 _RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "cost")
-_PLANNED: Final = frozenset({*_RUNNING, "message", "priority"})
+_PLANNED: Final = frozenset({*_RUNNING, "message", "priority", "runTime"})
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """It waits for something else than room: it was not asked where it could go."""
+
+    demand: Demand
+    reason: str
+    message: str
 
 
 def spec_of(workload: Workload, policy: Policy) -> Object:
@@ -52,7 +63,7 @@ def spec_of(workload: Workload, policy: Policy) -> Object:
 
 
 def status_of(
-    decision: Plan | Refusal,
+    decision: Plan | Refusal | Held,
     *,
     now: datetime,
     queued_at: datetime,
@@ -72,12 +83,14 @@ def status_of(
         "mode": decision.demand.policy.mode,
         "queuedAt": before.get("queuedAt") or _time(queued_at),
         "roles": [_role(each) for each in decision.demand.roles],
-        "clusters": [_verdict(each) for each in decision.verdicts],
+        "clusters": _verdicts(decision, before),
         "lease": duration_text(failover.tolerate),
         "fencing": failover.fencing,
     }
     if decision.demand.priority_class:
         status["priority"] = decision.demand.priority_class
+    if decision.demand.run_time_s is not None:
+        status["runTime"] = duration_text(timedelta(seconds=decision.demand.run_time_s))
     if isinstance(decision, Plan):
         status |= _planned(decision, before)
         placed, reason, message = "True", "Placed", status["usedClusters"]
@@ -85,8 +98,7 @@ def status_of(
         status["message"] = decision.message
         # What runs goes on running while a part of it waits to be placed anew.
         status |= {name: before[name] for name in _RUNNING if name in before}
-        placed, reason = "False", "Impossible" if decision.impossible else "NoRoom"
-        message = decision.message
+        placed, reason, message = "False", _reason(decision), decision.message
     status["conditions"] = with_condition(
         before.get("conditions") or (),
         type=PLACED, status=placed, reason=reason, message=message, now=now,
@@ -200,6 +212,20 @@ def _shard(shard: Shard, noted: Mapping[str, Any] | None) -> Object:
     if shard.per_hour is not None:
         found["perHour"] = amount_text(shard.per_hour)
     return found | {name: noted[name] for name in _NOTES if noted and name in noted}
+
+
+def _reason(decision: Refusal | Held) -> str:
+    if isinstance(decision, Held):
+        return decision.reason
+    return "Impossible" if decision.impossible else "NoRoom"
+
+
+def _verdicts(decision: Plan | Refusal | Held, before: Mapping[str, Any]) -> list[Object]:
+    """Of a workload that was not asked about only where it was last: it goes there again if it
+    can."""
+    if isinstance(decision, Held):
+        return [each for each in before.get("clusters") or () if each.get("verdict") == "Used"]
+    return [_verdict(each) for each in decision.verdicts]
 
 
 def _role(role: Role) -> Object:

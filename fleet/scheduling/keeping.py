@@ -1,0 +1,138 @@
+"""The engine brought in line with what is stored: differences become its events.
+
+Nothing depends on having seen every change: each round compares all that waits and all that holds
+with what the engine knows of it. So a decision that could not be stored is undone, a gateway that
+comes back takes up what runs, and sums cannot drift. A second time with nothing new there is no
+event. Next step: `Engine.step`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fleet.scheduling.placer import Item, Placed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet.scheduling.engine import Engine
+    from fleet.scheduling.queue.running import Run
+    from fleet.scheduling.quota.tree import Key
+    from fleet.scheduling.standing import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    item: Item
+    since_s: float
+    preempted: bool = False
+    """Whether it was ended for other work, so that it is let be for a while the next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    item: Item
+    """As it was asked for; what it holds is in `standing`."""
+    standing: Standing
+
+
+def bring(
+    engine: Engine, waiting: Mapping[str, Waits], holding: Mapping[str, Holds], now: float
+) -> list[str]:
+    """Returns the uids of those that the engine told to go and that do not know of it."""
+    known_waiting = {item.uid: item for item, _ in engine.waiting()}
+    for uid in sorted({*known_waiting, *engine.running()}):
+        if uid not in waiting and uid not in holding:
+            _forget(engine, uid)
+    for uid in sorted(holding):
+        _hold(engine, holding[uid], waits=uid in known_waiting)
+    for uid in sorted(waiting):
+        _wait(engine, waiting[uid], known_waiting.get(uid), now)
+    return [
+        uid
+        for uid, run in sorted(engine.running().items())
+        if run.leaving_for and uid in holding and not holding[uid].standing.leaving_for
+    ]
+
+
+def _forget(engine: Engine, uid: str) -> None:
+    engine.withdraw(uid)
+    engine.finish(uid)
+    for lost, shard in [each for each in engine.book.lost if each[0] == uid]:
+        engine.fenced(lost, shard)
+
+
+def _wait(engine: Engine, wish: Waits, known: Item | None, now: float) -> None:
+    item = wish.item
+    run = engine.running().get(item.uid)
+    if run is not None and wish.preempted:
+        known = run.whole
+        engine.evicted(item.uid, now)
+    elif run is not None:
+        _forget(engine, item.uid)
+    if known is None or replace(known, generation=item.generation) != item:
+        engine.submit(item, wish.since_s)
+
+
+def _hold(engine: Engine, held: Holds, *, waits: bool) -> None:
+    item, standing = held.item, held.standing
+    uid = item.uid
+    if waits:
+        engine.withdraw(uid)
+    run = engine.running().get(uid)
+    if run is not None and run.item.priority != item.priority:
+        engine.submit(item, standing.started_s)
+    for _, shard in [each for each in engine.book.lost if each[0] == uid]:
+        if shard not in standing.lost:
+            engine.fenced(uid, shard)
+    wanted = _without(standing.amounts, engine, uid)
+    if run is None or not _is(run, held, wanted):
+        if run is None or not _resized(engine, run, held, wanted):
+            _adopt(engine, held, wanted, run)
+    for shard, amounts in sorted(standing.lost.items()):
+        engine.lose(uid, shard, amounts)
+
+
+def _without(amounts: Mapping[Key, int], engine: Engine, uid: str) -> dict[Key, int]:
+    """What is charged besides what was lost."""
+    left = dict(amounts)
+    for (workload, _), charge in engine.book.lost.items():
+        if workload == uid:
+            for key, amount in charge.amounts:
+                left[key] = max(0, left.get(key, 0) - amount)
+    return {key: amount for key, amount in left.items() if amount}
+
+
+def _is(run: Run, held: Holds, wanted: Mapping[Key, int]) -> bool:
+    return (
+        run.item.quota == held.item.quota
+        and dict(run.item.requests) == wanted
+        and (run.leaving_for == held.standing.leaving_for or not held.standing.leaving_for)
+    )
+
+
+def _resized(engine: Engine, run: Run, held: Holds, wanted: Mapping[Key, int]) -> bool:
+    """Whether the change is one of amounts alone, and there is quota for it."""
+    if run.item.quota != held.item.quota or (
+        held.standing.leaving_for and run.leaving_for != held.standing.leaving_for
+    ):
+        return False
+    return engine.resize(run.item.uid, run.item.generation + 1, wanted)
+
+
+def _adopt(engine: Engine, held: Holds, wanted: Mapping[Key, int], run: Run | None) -> None:
+    standing = held.standing
+    evictions, started_s, leaving_for = standing.preemptions, standing.started_s, ""
+    if run is not None:
+        evictions, started_s = run.evictions, run.started_s
+        leaving_for = run.leaving_for
+        engine.finish(held.item.uid)
+    engine.adopt(
+        held.item,
+        Placed(plan=None, clusters=standing.clusters),
+        started_s,
+        requests=wanted,
+        evictions=evictions,
+        leaving_for=standing.leaving_for or leaving_for,
+    )

@@ -1,0 +1,162 @@
+"""What a workload is to the engine, read off its Placement: what it holds of a quota, and where.
+
+A plan holds all that was asked for from the moment it is stored until nothing of it can run any
+more: what is leaving, and what was lost and is to be placed anew, is held still. What has ended for
+good is not: pods of a Job that have succeeded, shards that have (kueue#13178). Pure; `keeping`
+brings the engine in line with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from fleet.kube.quantity import InvalidQuantity
+from fleet.scheduling.counted import pod_counts, times, total
+from fleet.scheduling.workloads import read
+from policies.scalars import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet.scheduling.quota.tree import Key
+
+Object = dict[str, Any]
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_WAITING: Final = frozenset({"Queued", "Lost"})
+_LIVE: Final = frozenset({"Committed", "Running"})
+_THERE: Final = frozenset({"Planned", "Holding", "Held", *_LIVE})
+_TO_REPLACE: Final = frozenset({"Lost", "Evicted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a workload asks for: pods by role, and what one of each counts for."""
+
+    pods: Mapping[str, int]
+    counts: Mapping[str, Mapping[Key, int]]
+    left: int | None = None
+    """Pods that have still to succeed, of a workload of one role that counts them."""
+
+    @property
+    def whole(self) -> dict[Key, int]:
+        return total(times(self.counts[role], pods) for role, pods in self.pods.items())
+
+
+def wish_of(obj: Object) -> Wish | None:
+    """None for an object that cannot be read: nobody will start it."""
+    try:
+        reading = read(obj)
+        parts = reading.parts if reading is not None else ()
+        counts = {part.role: pod_counts(part.template) for part in parts}
+    except (ValueError, InvalidQuantity):
+        return None
+    completions = (obj.get("spec") or {}).get("completions") if obj.get("kind") == "Job" else None
+    left = None
+    if completions is not None:
+        left = max(0, int(completions) - int((obj.get("status") or {}).get("succeeded") or 0))
+    return Wish({part.role: part.pods for part in parts}, counts, left) if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a workload holds."""
+
+    amounts: Mapping[Key, int]
+    clusters: Mapping[str, Mapping[Key, int]]
+    """Where, as far as it has a place."""
+    lost: Mapping[str, Mapping[Key, int]] = field(default_factory=dict)
+    """Part of that, by cluster, which is out of reach."""
+    started_s: float = 0.0
+    run_time_s: float | None = None
+    leaving_for: str = ""
+    """UID of the workload that it was told to end for."""
+    preemptions: int = 0
+
+
+def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
+    """What is held under a Placement of that status; None if it is nothing."""
+    phase = str(status.get("phase") or "Queued")
+    shards = status.get("shards") or ()
+    leaving = bool(unfenced(status, now=now))
+    states = _THERE if phase not in _ENDED else _LIVE
+    clusters = {each["cluster"]: _of(each, wish) for each in shards if _state(each) in states}
+    amounts = total(clusters.values())
+    if phase not in _ENDED:
+        broken = [_of(each, wish) for each in shards if _state(each) in _TO_REPLACE]
+        amounts = total([amounts, *broken])
+    if not amounts and leaving:
+        amounts = wish.whole
+        clusters = {each["cluster"]: {} for each in status.get("owed") or ()}
+    if not amounts:
+        return None
+    told: Object = status.get("preemptedFor") or {}
+    return Standing(
+        amounts=_at_most(amounts, wish) if phase == "Running" else amounts,
+        clusters=clusters,
+        lost={
+            each["cluster"]: _of(each, wish)
+            for each in shards
+            if _state(each) in _LIVE and each.get("lostAt") and phase not in _ENDED
+        },
+        started_s=_started(status),
+        run_time_s=run_time_s(status),
+        leaving_for=str(told.get("uid", "")),
+        preemptions=int(status.get("preemptions") or 0),
+    )
+
+
+def waits(status: Object, *, now: float) -> bool:
+    """Whether it is to get a place as a whole: nothing of an earlier one can run any more."""
+    return status.get("phase", "Queued") == "Queued" and not unfenced(status, now=now)
+
+
+def unfenced(status: Object, *, now: float) -> list[Object]:
+    """What is to be gone and may run still."""
+    return [
+        each
+        for each in status.get("owed") or ()
+        if (fenced := seconds_of(each.get("fencedAt"))) is None or fenced > now
+    ]
+
+
+def seconds_of(moment: Any) -> float | None:
+    return datetime.fromisoformat(moment).timestamp() if moment else None
+
+
+def run_time_s(status: Object) -> float | None:
+    told = status.get("runTime")
+    return parse_duration(told).total_seconds() if told else None
+
+
+def _started(status: Object) -> float:
+    begun = [
+        at
+        for each in status.get("shards") or ()
+        if (at := seconds_of(each.get("committedAt"))) is not None
+    ]
+    return min(begun, default=seconds_of(status.get("phaseSince")) or 0.0)
+
+
+def _state(shard: Object) -> str:
+    return str(shard.get("state", "Planned"))
+
+
+def _of(shard: Object, wish: Wish) -> dict[Key, int]:
+    """A workload of one role has one, whatever it is called."""
+    only = next(iter(wish.counts)) if len(wish.counts) == 1 else ""
+    return total(
+        times(wish.counts.get(only or each["name"], {}), int(each["count"]))
+        for each in shard.get("roles") or ()
+    )
+
+
+def _at_most(amounts: Mapping[Key, int], wish: Wish) -> Mapping[Key, int]:
+    """Not more than those that have still to succeed."""
+    if wish.left is None or len(wish.counts) != 1:
+        return amounts
+    (counts,) = wish.counts.values()
+    most = times(counts, wish.left)
+    return {key: min(amount, most.get(key, 0)) for key, amount in amounts.items()}
