@@ -832,6 +832,34 @@ def test_a_state_made_anew_from_what_runs_decides_the_same() -> None:
         assert admitted(each.step()) == ["owner"]
 
 
+def test_a_fork_answers_without_acting() -> None:
+    case = Case(two(), Members(east=16))
+    for number in range(4):
+        case.start(f"b{number}", "b", 4)
+    case.engine.saved("b2", 9)
+    case.engine.set_unmanaged("b", "west", {GPU: 0})
+    case.submit("waits", "b", 4)
+    case.now = 10
+    case.step()
+    before = (case.engine.report(), {**case.placer.taken})
+    fork = case.engine.fork(Members(east=16))
+    fork.submit(case.item("what-if", "a", 4), 10)
+    assert evicted(fork.step(10)) == {"what-if": ("b2",)}
+    assert (case.engine.report(), case.placer.taken) == before
+    assert "b2" in case.engine.running()
+
+
+def test_all_that_wait_are_told_so() -> None:
+    case = Case(two(a=8, b=0, limit=8))
+    case.start("runs", "a", 8)
+    for uid in ("w0", "w1"):
+        case.submit(uid, "a", 4)
+    assert waits(case.step()) == {"w0": "Quota", "w1": "Quota"}
+    case.submit("w2", "a", 4)
+    assert waits(case.step()) == {"w2": "Quota"}
+    assert case.step(5) == []
+
+
 def test_events_between_two_steps_may_come_in_any_order() -> None:
     outcomes = set()
     for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 0, 3, 1]):
