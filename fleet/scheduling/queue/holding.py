@@ -129,14 +129,15 @@ def foresee(state: State, root: Root, mark: Mark, now: float) -> None:
     """Find out when it starts by itself, unless that is known and still to come."""
     if mark.item.uid not in state.searched:
         ends = state.runs.ends(state.root_name(mark.item.quota))
-        root.marks.foresee(ends, state.book, now)
+        root.marks.foresee(ends, state.book, now, grace_s=state.rules.patience_s)
     elif not mark.foreseen or (mark.starts_s is not None and mark.starts_s <= now):
         _foresee_room(state, mark, now)
 
 
 def _foresee_room(state: State, mark: Mark, now: float) -> None:
     """By the fewest of those with a declared end, in order, that leave a place."""
-    ends = list(state.runs.all_ends())
+    late_s = now - state.rules.patience_s
+    ends = [end for end in state.runs.all_ends() if end[0] >= late_s]
 
     def fits(count: int) -> bool:
         without = [uid for _, uid in ends[:count]]

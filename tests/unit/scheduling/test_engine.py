@@ -761,6 +761,19 @@ def test_nothing_is_evicted_that_loses_more_than_waiting_costs() -> None:
     assert evicted(case.step()) == {"high": ("low",)}, "a checkpoint makes it cheap"
 
 
+def test_what_runs_longer_than_it_declared_is_not_waited_for() -> None:
+    case = Case(two(a=8, b=0, limit=8), patience_s=30)
+    case.start("low", "a", 8, run_time_s=10)
+    case.submit("high", "a", 8, priority=1)
+    assert evicted(case.step(5)) == {}
+    again_s = case.engine.next_s()
+    assert again_s is not None
+    assert 40 < again_s < 41
+    assert evicted(case.step(30)) == {}
+    case.now = again_s
+    assert evicted(case.step()) == {"high": ("low",)}
+
+
 def test_the_platforms_stop_takes_nothing_from_the_user() -> None:
     """jobset#1117: it counted as a failure; here it waits again where it stood."""
     case = Case(two(a=8, b=0, limit=8))
