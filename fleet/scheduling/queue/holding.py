@@ -88,15 +88,18 @@ def resume(state: State, earmarked: Mapping[str, float], now: float) -> None:
 
 
 def gives_way(state: State, root: Root, mark: Mark, item: Item, place: Order, now: float) -> bool:
-    """Whether `item` may start on what is held by a mark."""
+    """Whether `item` may start on what is held by a mark.
+
+    Between two gangs the one that comes first never waits for the other, or both might for ever.
+    """
     if mark.preempts:
         return False
-    if mark.order[0] > place[0]:
+    aged = now - mark.since_s >= state.rules.aging_s
+    order = (mark.order[0], False, *mark.order[2:]) if aged else mark.order
+    if order > place:
         return True
-    if now - mark.since_s >= state.rules.aging_s:
+    if aged:
         return False
-    if mark.order > place:
-        return True
     if item.run_time_s is None:
         return False
     foresee(state, root, mark, now)
