@@ -27,6 +27,7 @@ from fleet.apiserver.incoming import (
     Query,
     audit_id_of,
     headers_of,
+    open_transport,
     parse_request_target,
     peer_of,
     read_body,
@@ -182,8 +183,8 @@ class Server:
             user_agent=headers.get("user-agent", ""),
         )
         outlet = Outlet(raw, stalled_s=self._options.stalled_s)
-        if raw.transport is not None:
-            raw.transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        if (transport := open_transport(raw)) is not None:
+            transport.set_write_buffer_limits(high=BUFFER_BYTES)
         try:
             response = await self._respond(raw, headers, exchange)
             try:

@@ -130,6 +130,12 @@ def headers_of(raw: web.BaseRequest) -> dict[str, str]:
     return headers
 
 
+def open_transport(raw: web.BaseRequest) -> asyncio.Transport | None:
+    """The connection, None once it is closing: what is asked of a closed one is an error."""
+    transport = raw.transport
+    return None if transport is None or transport.is_closing() else transport
+
+
 def peer_of(raw: web.BaseRequest, *, path: str, headers: Mapping[str, str]) -> Peer:
     transport = raw.transport
     certificate = transport.get_extra_info("peercert") if transport is not None else None
@@ -154,8 +160,9 @@ async def read_body(raw: web.BaseRequest, headers: Mapping[str, str], limits: Li
         raise UnsupportedMediaType("the body may not be compressed: send it without an encoding")
     if (raw.content_length or 0) > limits.body_bytes:
         raise _too_large(limits)
-    if headers.get("expect", "").lower() == "100-continue" and raw.transport is not None:
-        raw.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    expects = headers.get("expect", "").lower() == "100-continue"
+    if expects and (transport := open_transport(raw)) is not None:
+        transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     body = bytearray()
     try:
         async with asyncio.timeout(limits.body_timeout_s):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from multidict import CIMultiDict
 
+from fleet.apiserver.incoming import open_transport
 from fleet.errors import ApiError, MemberStatus
 from fleet.kube.status import encode, status_of
 from fleet.kube.wire import Response
@@ -221,8 +222,8 @@ class Outlet:
             raise self._stalled() from None
 
     async def _put(self, data: bytes | memoryview, reply: web.StreamResponse) -> None:
-        transport = self._raw.transport
-        if transport is None or transport.is_closing():
+        transport = open_transport(self._raw)
+        if transport is None:
             raise ConnectionResetError("the client is gone")
         size = len(data)
         if "Transfer-Encoding" not in reply.headers:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from fleet.apiserver.incoming import open_transport
 from fleet.errors import TransportError
 
 if TYPE_CHECKING:
@@ -40,15 +41,15 @@ one that only has no more to say, and no client of Kubernetes does the latter.""
 
 def hold(raw: web.BaseRequest) -> None:
     """Leave what the client sends from here on in the socket, until `take_over` or `release`."""
-    if raw.transport is not None:
-        _pause_whole(raw.transport)
-        raw.transport.pause_reading()
+    if (transport := open_transport(raw)) is not None:
+        _pause_whole(transport)
+        transport.pause_reading()
 
 
 def release(raw: web.BaseRequest) -> None:
     """Go on with HTTP: the upgrade was declined."""
-    if raw.transport is not None and not raw.transport.is_closing():
-        raw.transport.resume_reading()
+    if (transport := open_transport(raw)) is not None:
+        transport.resume_reading()
 
 
 async def take_over(
@@ -61,8 +62,8 @@ async def take_over(
     """
     reply = web.StreamResponse(status=101, headers=headers)
     reply.force_close()
-    transport = raw.transport
-    if transport is None or transport.is_closing():
+    transport = open_transport(raw)
+    if transport is None:
         raise ConnectionResetError("the client is gone")
     http = raw.protocol
     await reply.prepare(raw)

@@ -248,7 +248,11 @@ class Dispatch:
         stack = self._followed
         if stack is None:
             return
-        followers = {_NODES: self._node_changed, PODS: self._pod_changed}
+        followers = {
+            _NODES: self._node_changed,
+            PODS: self._pod_changed,
+            NAMESPACES: self._namespace_changed,
+        }
         for kind in KINDS.values():
             # For the sake of being watched: `Parts` tells of what is a shard.
             followers.setdefault(kind.gvr, _not_of_interest)
@@ -293,6 +297,12 @@ class Dispatch:
             return
         if before is None or _room(entry.parse()) != _room(before.parse()):
             self._bars.changed(entry.member)
+            self._waiting.changed()
+
+    def _namespace_changed(self, event: Event) -> None:
+        """A namespace of a member may let the fleet in from here on."""
+        entry, before = event.entry, event.previous
+        if entry.member and (event.deleted or before is None or before.labels != entry.labels):
             self._waiting.changed()
 
     # -- what others ask

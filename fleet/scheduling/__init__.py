@@ -4,5 +4,7 @@ Everything here is a pure function over values; no module awaits anything. `dema
 say what is asked for, `accounts` and `capacity` what there is, `ledger` what is promised already,
 `price` what it costs; `placement` decides, `numbering` gives ranks, `record` writes the decision
 down as a Placement, `explain` puts it into sentences. Invariant: the same input, in any order,
-gives the same decision. Next step: `fleet.dispatch` holds and commits what was decided.
+gives the same decision. Over many workloads `engine` decides, by `quota` and `queue`, and asks a
+`placer` for each place; `simulation` runs it in virtual time. Next step: `fleet.dispatch` holds and
+commits what was decided.
 """

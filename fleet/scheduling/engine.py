@@ -176,6 +176,30 @@ class Engine:
         if leaving_for:
             self._adopted.setdefault(leaving_for, set()).add(item.uid)
 
+    def fork(self, placer: Placer) -> Engine:
+        """An engine with the same work, quota and earmarks over another Placer, which knows the
+        members but nothing of what runs: for asking without acting.
+        """
+        state = self._state
+        other = Engine(state.book.tree, placer, rules=state.rules)
+        for run in sorted(state.runs.by_uid.values(), key=lambda run: run.started_s):
+            other.adopt(
+                replace(run.whole, generation=run.item.generation),
+                run.placed,
+                run.started_s,
+                requests=run.item.requests,
+                evictions=run.evictions,
+                saved_s=run.saved_s,
+                leaving_for=run.leaving_for,
+            )
+        for (node, source), charge in state.book.unmanaged.items():
+            other.set_unmanaged(node, source, dict(charge.amounts))
+        other.book.lose_again(state.book)
+        earmarks = self.earmarks()
+        for item, _ in self.waiting():
+            other.submit(item, state.since[item.uid], earmarked_s=earmarks.get(item.uid))
+        return other
+
     # Answers
 
     def step(self, now: float) -> list[Decision]:

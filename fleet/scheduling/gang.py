@@ -96,14 +96,17 @@ def solve(
     *,
     span: int,
     ceiling: int | None = None,
+    quick: bool = False,
 ) -> Answer | None:
     """The best placement; None where there is none. `order` are the names as ties are broken.
 
-    `ceiling` is the most that all may cost, in millionths per hour.
+    `ceiling` is the most that all may cost, in millionths per hour. With `quick`, roles of
+    different kinds are placed well, not best.
     """
     if span < 1:
         return None
-    return _Solver(asked, order, capacities, terms, span=span, ceiling=ceiling).best()
+    solver = _Solver(asked, order, capacities, terms, span=span, ceiling=ceiling, quick=quick)
+    return solver.best()
 
 
 _Place = tuple[str, frozenset[int]]
@@ -120,8 +123,10 @@ class _Solver:
         *,
         span: int,
         ceiling: int | None,
+        quick: bool,
     ) -> None:
         self._asked = asked
+        self._quick = quick
         self._alike = _alike(asked)
         """Positions of the roles that are searched as one."""
         self._groups = [_group(asked, positions) for positions in self._alike]
@@ -254,6 +259,7 @@ class _Solver:
                 [group.role for group in self._groups],
                 self._wants,
                 self._curve,
+                quick=self._quick,
             )
         return self._packings[key]
 

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fleet.scheduling.capacity import ShardKey
+from fleet.scheduling.capacity import PodKind, ShardKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from fleet.scheduling.capacity import Capacity, PodKind
+    from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.placement import Shard
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Pods that a plan put into one member."""
+    """Pods of one kind that a plan put into one member."""
 
     pods: int
     kind: PodKind
@@ -36,22 +36,27 @@ class Reservation:
 class Ledger:
     """Reservations by workload, generation and member."""
 
-    entries: Mapping[ShardKey, Reservation] = field(default_factory=lambda: MappingProxyType({}))
+    entries: Mapping[ShardKey, tuple[Reservation, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """One reservation for each role of a shard."""
 
     @classmethod
     def of(cls, ledgers: Iterable[Ledger]) -> Ledger:
         """All of them as one."""
-        entries: dict[ShardKey, Reservation] = {}
+        entries: dict[ShardKey, tuple[Reservation, ...]] = {}
         for each in ledgers:
             entries.update(each.entries)
         return cls(MappingProxyType(entries))
 
-    def reserve(self, uid: str, kind: PodKind, shards: Iterable[Shard]) -> Ledger:
-        """With shards of a workload whose pods are of a kind; doing so twice changes nothing."""
+    def reserve(
+        self, uid: str, kinds: PodKind | Mapping[str, PodKind], shards: Iterable[Shard]
+    ) -> Ledger:
+        """With shards of a workload, whose pods are of one kind or of one for each role; doing so
+        twice changes nothing.
+        """
         added = {
-            ShardKey(uid, shard.generation, shard.cluster): Reservation(
-                shard.pods, kind, shard.blocks
-            )
+            ShardKey(uid, shard.generation, shard.cluster): tuple(_reservations(shard, kinds))
             for shard in shards
         }
         return Ledger(MappingProxyType({**self.entries, **added}))
@@ -70,8 +75,7 @@ class Ledger:
         blocks: defaultdict[PodKind, Counter[str]] = defaultdict(Counter)
         there = [key for key in self.entries if key.cluster == cluster]
         for key in sorted(there, key=lambda each: (each.uid, each.generation)):
-            entry = self.entries[key]
-            if pods := _outstanding(key, entry, capacity):
+            for entry, pods in _outstanding(key, self.entries[key], capacity):
                 wanted[entry.kind, bool(entry.blocks)] += pods
                 if entry.blocks:
                     blocks[entry.kind].update(dict(entry.blocks))
@@ -89,5 +93,24 @@ class Ledger:
         )
 
 
-def _outstanding(key: ShardKey, entry: Reservation, capacity: Capacity) -> int:
-    return max(0, entry.pods - capacity.seen.get((key.uid, key.generation), 0))
+def _reservations(shard: Shard, kinds: PodKind | Mapping[str, PodKind]) -> Iterable[Reservation]:
+    if isinstance(kinds, PodKind):
+        yield Reservation(shard.pods, kinds, shard.blocks)
+        return
+    blocks = dict(shard.by_role)
+    alone = len(shard.intervals) == 1
+    for each in shard.intervals:
+        there = blocks.get(each.role, shard.blocks if alone else ())
+        yield Reservation(each.count, kinds[each.role], there)
+
+
+def _outstanding(
+    key: ShardKey, entries: Iterable[Reservation], capacity: Capacity
+) -> Iterable[tuple[Reservation, int]]:
+    """What of each is not seen yet. Pods are seen by shard, not by role: the first count first."""
+    seen = capacity.seen.get((key.uid, key.generation), 0)
+    for entry in entries:
+        left = max(0, entry.pods - seen)
+        seen -= entry.pods - left
+        if left:
+            yield entry, left

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice, permutations, product
+from operator import add, gt, lt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fleet.scheduling.fit import NOTHING, Cost, together
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _ORDERS: Final = 6
 _OPTIONS: Final = 512
+_NOTHING: Final[tuple[tuple[int, ...], int]] = ((), 0)
 _WORK: Final = 100_000
 
 
@@ -72,9 +74,17 @@ class Packing:
 
 
 def pack(
-    members: Sequence[Member], roles: Sequence[Role], wants: Sequence[int], pricing: Pricing
+    members: Sequence[Member],
+    roles: Sequence[Role],
+    wants: Sequence[int],
+    pricing: Pricing,
+    *,
+    quick: bool = False,
 ) -> Packing | None:
-    """The best way that was found; None where the clusters do not hold it, or none was found."""
+    """The best way that was found; None where the clusters do not hold it, or none was found.
+
+    With `quick` a way that an order of the roles comes to is good enough.
+    """
     packer = _Packer(members, roles, wants, pricing)
     bound = packer.bound()
     if bound is None:
@@ -86,7 +96,9 @@ def pack(
             best = found
             if best.cost == bound:
                 return best
-    found = packer.block_by_block()
+    if best is not None and quick:
+        return best
+    found = packer.block_by_block(below=None if best is None else best.cost)
     return found if best is None or (found is not None and found.cost < best.cost) else best
 
 
@@ -174,40 +186,60 @@ class _Packer:
 
     # -- block by block
 
-    def block_by_block(self) -> Packing | None:
+    def block_by_block(self, *, below: int | None) -> Packing | None:
         """The cheapest way, by what each block holds of all roles at once; None where that is too
-        much work, or there is none."""
+        much work, or there is none that costs less than `below`."""
         wants = tuple(self._wants)
         # Units of each role that are placed → (cost, what went where).
         states: dict[tuple[int, ...], tuple[int, tuple[Part, ...]]] = {(0,) * len(wants): (0, ())}
         work = 0
-        for at, member in enumerate(self._members):
-            for block in sorted(member.capacity.blocks):
-                options = self._options(at, block)
-                if options is None:
-                    return None
-                work += len(states) * len(options)
-                if work > _WORK:
-                    return None
-                grown = dict(states)
-                for placed, (cost, parts) in states.items():
-                    for more, price in options:
-                        sums = tuple(map(sum, zip(placed, more, strict=True)))
-                        if any(a > b for a, b in zip(sums, wants, strict=True)):
-                            continue
-                        known = grown.get(sums)
-                        if known is None or cost + price < known[0]:
-                            added = (
-                                Part(role, at, block, count)
-                                for role, count in enumerate(more)
-                                if count
-                            )
-                            grown[sums] = cost + price, (*parts, *added)
-                states = grown
+        places = [
+            (at, block, self._options(at, block))
+            for at, member in enumerate(self._members)
+            for block in sorted(member.capacity.blocks)
+        ]
+        to_come = self._to_come([options for _, _, options in places])
+        if to_come is None:
+            return None
+        for (at, block, options), after in zip(places, to_come, strict=True):
+            needed = tuple(want - most for want, most in zip(wants, after, strict=True))
+            grown: dict[tuple[int, ...], tuple[int, tuple[Part, ...]]] = {}
+            work += len(states) * len(options or ())
+            if work > _WORK:
+                return None
+            for placed, (cost, parts) in states.items():
+                for more, price in (_NOTHING, *(options or ())):
+                    total = cost + price
+                    if below is not None and total >= below:
+                        continue
+                    sums = tuple(map(add, placed, more)) if more else placed
+                    if any(map(gt, sums, wants)) or any(map(lt, sums, needed)):
+                        continue
+                    known = grown.get(sums)
+                    if known is None or total < known[0]:
+                        added = (
+                            Part(role, at, block, count) for role, count in enumerate(more) if count
+                        )
+                        grown[sums] = total, (*parts, *added)
+            states = grown
         if wants not in states:
             return None
         cost, parts = states[wants]
         return self._priced(cost, parts)
+
+    def _to_come(
+        self, options: Sequence[list[tuple[tuple[int, ...], int]] | None]
+    ) -> list[list[int]] | None:
+        """The most units of each role in the blocks after each; None where one is not known."""
+        found = [[0] * len(self._wants)]
+        for each in reversed(options[1:]):
+            if each is None:
+                return None
+            most = [
+                max((row[role] for row, _ in each), default=0) for role in range(len(self._wants))
+            ]
+            found.append(list(map(add, found[-1], most)))
+        return found[::-1] if not options or options[0] is not None else None
 
     def _options(self, at: int, block: str) -> list[tuple[tuple[int, ...], int]] | None:
         """(units of each role, what they cost there) that a block holds at once."""

@@ -222,7 +222,13 @@ class _Trial:
         if not all(map(self._enough, asked)):
             return None
         return solve(
-            asked, self._order, capacities, self._terms, span=self.span, ceiling=self._ceiling
+            asked,
+            self._order,
+            capacities,
+            self._terms,
+            span=self.span,
+            ceiling=self._ceiling,
+            quick=True,
         )
 
     def _enough(self, asked: Asked) -> bool:

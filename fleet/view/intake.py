@@ -28,6 +28,11 @@ ECHO_S = 30.0  # how long events of a removed object may still be on their way
 PORTION = 64  # objects taken in between two turns of the event loop
 
 
+def hides_nothing(obj: dict[str, Any]) -> bool:
+    """For intakes of what is all to be seen."""
+    return False
+
+
 class Intake:
     """The `fleet.members.sink.Sink` of one (member, resource)."""
 
@@ -37,7 +42,11 @@ class Intake:
         collection: Collection,
         *,
         clock: Callable[[], float],
+        hides: Callable[[dict[str, Any]], bool] = hides_nothing,
     ) -> None:
+        """`hides` says of what a write answered whether it is not to be seen here: what a watch
+        tells has been sifted before it comes."""
+        self._hides = hides
         self._projector = projector
         self._collection = collection
         self._sequencer = collection.sequencer
@@ -101,6 +110,8 @@ class Intake:
 
     async def written(self, obj: dict[str, Any]) -> Entry | None:
         """The object as the member answered a write; returns its entry once it is visible."""
+        if self._hides(obj):
+            return None
         key = self.key(obj)
         if self._is_news(key, _revision_of(obj)):
             await self._applied(_Put(self, obj))

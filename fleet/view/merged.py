@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from fleet.kube.fields import extract
 from fleet.store.collection import Collection
-from fleet.view.intake import Intake
+from fleet.view.intake import Intake, hides_nothing
+from fleet.view.parts import Sorting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.store.collection import Event
     from fleet.store.sequencer import Sequencer
-    from fleet.view.parts import Sorting
     from fleet.view.projection import Projector
 
 PATIENCE_S = 1.0  # without a byte from a member that has not given its first list yet
@@ -127,7 +127,8 @@ class Merged:
     ) -> None:
         """Begin to take in a member's objects; `start` begins the watch that feeds the intake, and
         the one of what is hidden."""
-        intake = Intake(projector, self.collection, clock=self._clock)
+        hides = projector.hides if isinstance(projector, Sorting) else hides_nothing
+        intake = Intake(projector, self.collection, clock=self._clock, hides=hides)
         hidden = Intake(projector, self.hidden, clock=self._clock)
         self.sources[projector.member] = Source(intake, start(intake, hidden), hidden=hidden)
 

@@ -115,6 +115,10 @@ class Sorting:
             self._known[uid] = standing
         return standing
 
+    def hides(self, obj: dict[str, Any]) -> bool:
+        """Whether an object is not to be seen in the merged world."""
+        return self.standing(obj) == "Hidden"
+
     def key(self, obj: dict[str, Any]) -> tuple[str, str]:
         """The (namespace, name) under which an object appears."""
         if self._is_part(obj):

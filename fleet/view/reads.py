@@ -302,6 +302,8 @@ class Reads:
         kind, api_version = read.resource.kind, read.resource.api_version
         entries = []
         for item in page.value.get("items") or ():
+            if self._world.shards.standing(member.name, gvr.group, kind, item) == "Hidden":
+                continue
             told = item["metadata"].get("resourceVersion", "")
             revision = await self._world.revision_at(gvr, projector.key(item), told)
             obj = projector.project(

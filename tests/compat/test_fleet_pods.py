@@ -103,6 +103,19 @@ def test_it_is_shown_once_and_under_its_own_name(
     assert exact == f"pod/{shard['metadata']['name']}\n"
 
 
+def test_its_shard_can_be_worked_with_and_stays_out_of_sight(
+    kubectl: Any, place: str, web: dict[str, Any]
+) -> None:
+    shard = shard_of(kubectl, web)["metadata"]["name"]
+    inside = ("-n", f"{place}.{cluster(web)}")
+    kubectl("label", "pod", shard, *inside, "seen=there")
+    kubectl("annotate", "pod", shard, *inside, "note=there")
+    assert kubectl.json("get", "pod", shard, *inside)["metadata"]["labels"]["seen"] == "there"
+    assert kubectl("get", "pods", *inside, "-o", "name") == ""
+    every = kubectl("get", "--raw", f"/api/v1/namespaces/{inside[1]}/pods?freshness=complete")
+    assert json.loads(every)["items"] == []
+
+
 def test_on_its_node_it_is_found(kubectl: Any, place: str, web: dict[str, Any]) -> None:
     node = web["spec"]["nodeName"]
     there = kubectl("get", "pods", "-A", "--field-selector", f"spec.nodeName={node}")

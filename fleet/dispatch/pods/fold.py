@@ -18,7 +18,7 @@ from fleet.view.naming import CLUSTER_LABEL, join
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fleet.dispatch.record import Record, Shard
+    from fleet.dispatch.record import Record
     from fleet.dispatch.sight import Sight
 
 Object = dict[str, Any]
@@ -114,17 +114,12 @@ def _waiting(obj: Object, record: Record, sights: Mapping[str, Sight], *, now: f
         return _with_condition(obj, _SCHEDULED, "Unschedulable", record.message, now=now)
     if not coming:
         return obj
-    message = f"its place in {coming[0].cluster} is being held"
-    if because := _because(coming[0], sights):
-        message += f": {because}"
-    return _with_condition(obj, _SCHEDULED, "Holding", message, now=now)
-
-
-def _because(shard: Shard, sights: Mapping[str, Sight]) -> str:
+    message, shard = f"its place in {coming[0].cluster} is being held", coming[0]
     sight = sights.get(shard.cluster)
-    if sight is None:
-        return ""
-    return sight.unbound_because() if sight.reached else shard.message
+    if sight is not None and sight.reached and (because := sight.unbound_because()):
+        return _with_condition(obj, _SCHEDULED, "Unschedulable", f"{message}: {because}", now=now)
+    message += f": {shard.message}" if shard.message else ""
+    return _with_condition(obj, _SCHEDULED, "Holding", message, now=now)
 
 
 def _with_condition(obj: Object, kind: str, reason: str, message: str, *, now: float) -> Object:

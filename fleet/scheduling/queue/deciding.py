@@ -252,9 +252,19 @@ class Turn:
         return self._park(line, why)
 
     def _park(self, line: Line, why: Why) -> bool:
-        if line.why is None or line.why.reason != why.reason:
-            self.out.append(Wait(line.first, why))
+        """The first is told when its reason changes, those behind it once."""
+        first = line.first
+        told = line.why
         line.why = why
+        if told is None or told.reason != why.reason or first.uid in line.untold:
+            self.out.append(Wait(first, why))
+        if line.untold:
+            untold, line.untold = line.untold, []
+            self.out += [
+                Wait(line.items[uid], why)
+                for uid in dict.fromkeys(untold)
+                if uid in line.items and uid != first.uid
+            ]
         return False
 
     def _no(self, line: Line, why: Why) -> bool:

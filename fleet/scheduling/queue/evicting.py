@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _ALONE: Final = Preemption(within="LowerPriority", reclaim="Never")
 """Of work that no quota counts: there is nothing to take back."""
 _MOST_DAMPED: Final = 6
+_AFTER: Final = 0.001
 
 
 def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preempt | None:
@@ -39,6 +40,7 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
     most_lost = None
     if mark.starts_s is not None:
         wait_s = mark.starts_s - now
+        _look_again(state, mark, mark.starts_s + rules.patience_s + _AFTER)
         if wait_s <= rules.patience_s:
             return None
         if rules.worth is not None:
@@ -129,6 +131,13 @@ def _evict(state: State, root: Root, mark: Mark, found: Victims, expires_s: floa
     for victim in found.uids:
         state.runs.by_uid[victim].leaving_for = uid
     state.placer.take(uid, found.placed)
+
+
+def _look_again(state: State, mark: Mark, at_s: float) -> None:
+    """What it waits for may run longer than it declared, and is not waited for then."""
+    if mark.again_s != at_s:
+        mark.again_s = at_s
+        state.wake_at(at_s, mark.item.quota)
 
 
 def _protected_until(state: State, run: Run, now: float) -> float:

@@ -88,15 +88,18 @@ def resume(state: State, earmarked: Mapping[str, float], now: float) -> None:
 
 
 def gives_way(state: State, root: Root, mark: Mark, item: Item, place: Order, now: float) -> bool:
-    """Whether `item` may start on what is held by a mark."""
+    """Whether `item` may start on what is held by a mark.
+
+    Between two gangs the one that comes first never waits for the other, or both might for ever.
+    """
     if mark.preempts:
         return False
-    if mark.order[0] > place[0]:
+    aged = now - mark.since_s >= state.rules.aging_s
+    order = (mark.order[0], False, *mark.order[2:]) if aged else mark.order
+    if order > place:
         return True
-    if now - mark.since_s >= state.rules.aging_s:
+    if aged:
         return False
-    if mark.order > place:
-        return True
     if item.run_time_s is None:
         return False
     foresee(state, root, mark, now)
@@ -129,14 +132,15 @@ def foresee(state: State, root: Root, mark: Mark, now: float) -> None:
     """Find out when it starts by itself, unless that is known and still to come."""
     if mark.item.uid not in state.searched:
         ends = state.runs.ends(state.root_name(mark.item.quota))
-        root.marks.foresee(ends, state.book, now)
+        root.marks.foresee(ends, state.book, now, grace_s=state.rules.patience_s)
     elif not mark.foreseen or (mark.starts_s is not None and mark.starts_s <= now):
         _foresee_room(state, mark, now)
 
 
 def _foresee_room(state: State, mark: Mark, now: float) -> None:
     """By the fewest of those with a declared end, in order, that leave a place."""
-    ends = list(state.runs.all_ends())
+    late_s = now - state.rules.patience_s
+    ends = [end for end in state.runs.all_ends() if end[0] >= late_s]
 
     def fits(count: int) -> bool:
         without = [uid for _, uid in ends[:count]]

@@ -22,7 +22,17 @@ Kind = tuple[str, int, "Hashable", float | None, bool]
 
 
 class Line:
-    __slots__ = ("asked", "items", "kind", "node", "possible", "priority", "waiting", "why")
+    __slots__ = (
+        "asked",
+        "items",
+        "kind",
+        "node",
+        "possible",
+        "priority",
+        "untold",
+        "waiting",
+        "why",
+    )
 
     def __init__(self, kind: Kind, asked: Ask) -> None:
         self.kind = kind
@@ -30,6 +40,8 @@ class Line:
         self.asked = asked
         self.items: dict[str, Item] = {}
         self.waiting: list[tuple[int, str]] = []
+        self.untold: list[str] = []
+        """Uids of those that were told nothing yet."""
         self.possible = True
         """Whether its node's limits allow it at all."""
         self.why: Why | None = None
@@ -59,6 +71,7 @@ class Lines:
         if line is None:
             line = lines[kind] = Line(kind, asked)
         line.items[item.uid] = item
+        line.untold.append(item.uid)
         heappush(line.waiting, (item.sequence, item.uid))
         self.of[item.uid] = line
         return line

@@ -11,6 +11,7 @@ whose earmark is full.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from heapq import heappop, heappush
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -31,8 +32,8 @@ Order = tuple[int, bool, int, int, str]
 
 class Mark:
     __slots__ = (
-        "asked", "expires_s", "foreseen", "full", "gone", "held", "item", "order", "placed",
-        "since_s", "starts_s", "victims",
+        "again_s", "asked", "expires_s", "foreseen", "full", "gone", "held", "item", "order",
+        "placed", "since_s", "starts_s", "victims",
     )  # fmt: skip
 
     def __init__(self, item: Item, asked: Ask, order: Order, since_s: float) -> None:
@@ -51,6 +52,8 @@ class Mark:
         self.placed: Placed | None = None
         """Its place, which is taken already; of preemptors only."""
         self.expires_s: float | None = None
+        self.again_s: float | None = None
+        """When it is looked at again, should it not have started as foreseen."""
         self.gone: frozenset[str] = frozenset()
         """What will have ended by its start, where it is capacity of members that it waits for."""
 
@@ -144,8 +147,13 @@ class Marks:
         apply(mark.holding, -1)
         self.let_go([mark], book)
 
-    def foresee(self, ends: Sequence[tuple[float, str]], book: Book, now: float) -> None:
-        """When the first earmarks will be full if everything ends as declared."""
+    def foresee(
+        self, ends: Sequence[tuple[float, str]], book: Book, now: float, *, grace_s: float
+    ) -> None:
+        """When the first earmarks will be full if everything ends as declared.
+
+        What should have ended longer ago than `grace_s` may run for ever.
+        """
         marks = self.ordered()
         if not self._stale and all(
             mark.starts_s is None or mark.starts_s > now for mark in marks[: self._outlook]
@@ -164,7 +172,7 @@ class Marks:
             change(mark.holding, -1)
         waiting = marks[: self._outlook]
         own_ends: list[tuple[float, int, Ask]] = []
-        at, index = now, 0
+        at, index = now, bisect_left(ends, (now - grace_s, ""))
         while waiting:
             kept: list[Mark] = []
             partial: list[Ask] = []

@@ -262,6 +262,11 @@ class Book:
         gone = tuple(sorted(moved.items()))
         self._lose(Charge(uid, charge.generation, charge.node, gone), shard)
 
+    def lose_again(self, other: Book) -> None:
+        """What is lost by another book, which counts the same charges."""
+        for (_, shard), charge in other.lost.items():
+            self._lose(charge, shard)
+
     def fenced(self, uid: str, shard: str) -> bool:
         """What was lost is known to have ended."""
         charge = self.lost.pop((uid, shard), None)

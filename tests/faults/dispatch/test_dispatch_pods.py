@@ -5,6 +5,8 @@ Over simulated members in virtual time.
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 
@@ -119,6 +121,24 @@ async def test_killed_at_any_moment_it_runs_once_in_the_end(pair, crash, after):
     await pair.delete_pod()
     await pair.settle()
     assert not pair.left_over()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_over_lines_that_lose_and_repeat_it_runs_once_and_leaves_nothing(pair, seed):
+    chance = random.Random(seed)
+    kinds = ["", "", "cut", "lost", "twice"]
+    for member in pair.members.values():
+        member.faults = [chance.choice(kinds) for _ in range(60)]
+    await pair.run_pod()
+    await running(pair)
+    assert len(pair.starts) == 1
+    for member in pair.members.values():
+        member.faults = [chance.choice(kinds) for _ in range(60)]
+    await pair.delete_pod()
+    await pair.until(lambda: pair.pod() is None)
+    await pair.settle()
+    assert not pair.left_over()
+    assert not pair.records()
 
 
 async def test_silence_moves_nothing(pair):

@@ -107,7 +107,9 @@ class Taking:
         self.collection = Collection(resource, record.sequencer)
         self.sorting = Sorting(projector, record.parts)
         self.hidden = Collection(resource, record.sequencer)
-        intake = Intake(self.sorting, self.collection, clock=lambda: 0.0)
+        intake = self.intake = Intake(
+            self.sorting, self.collection, clock=lambda: 0.0, hides=self.sorting.hides
+        )
         aside = Intake(self.sorting, self.hidden, clock=lambda: 0.0)
         kept = aside if self.sorting.keeps_hidden else None
         self.sink = Sieve(intake, self.sorting, record.parts, hidden=kept)
@@ -270,6 +272,15 @@ def test_it_stays_hidden_when_its_record_goes_before_it(web):
     assert (taking.keys(), len(taking.aside())) == ([], 1)
     taking.sink.remove(shard_pod(revision="9"))
     assert (taking.keys(), taking.aside()) == ([], [])
+
+
+async def test_a_write_through_its_exact_name_does_not_bring_it_to_light(web):
+    """What a write answers goes past the sieve."""
+    taking = Taking(web)
+    assert await taking.intake.written(shard_pod(revision="8")) is None
+    assert taking.keys() == []
+    assert await taking.intake.written(pod(revision="8")) is not None
+    assert taking.keys() == [("payments", "train-g1-east-0-abcde.east")]
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_silence_keeps_what_was_shown_and_says_so():
         (Record(phase="Queued", message="no room"), "Unschedulable", "no room"),
         (
             Record(phase="Holding", shards=(replace(EAST, state="Holding"),)),
-            "Holding",
+            "Unschedulable",
             "its place in east is being held: 0/2 nodes are available",
         ),
     ],

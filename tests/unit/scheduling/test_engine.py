@@ -761,6 +761,19 @@ def test_nothing_is_evicted_that_loses_more_than_waiting_costs() -> None:
     assert evicted(case.step()) == {"high": ("low",)}, "a checkpoint makes it cheap"
 
 
+def test_what_runs_longer_than_it_declared_is_not_waited_for() -> None:
+    case = Case(two(a=8, b=0, limit=8), patience_s=30)
+    case.start("low", "a", 8, run_time_s=10)
+    case.submit("high", "a", 8, priority=1)
+    assert evicted(case.step(5)) == {}
+    again_s = case.engine.next_s()
+    assert again_s is not None
+    assert 40 < again_s < 41
+    assert evicted(case.step(30)) == {}
+    case.now = again_s
+    assert evicted(case.step()) == {"high": ("low",)}
+
+
 def test_the_platforms_stop_takes_nothing_from_the_user() -> None:
     """jobset#1117: it counted as a failure; here it waits again where it stood."""
     case = Case(two(a=8, b=0, limit=8))
@@ -830,6 +843,34 @@ def test_a_state_made_anew_from_what_runs_decides_the_same() -> None:
     for each in (case, again):
         each.evict(*victims)
         assert admitted(each.step()) == ["owner"]
+
+
+def test_a_fork_answers_without_acting() -> None:
+    case = Case(two(), Members(east=16))
+    for number in range(4):
+        case.start(f"b{number}", "b", 4)
+    case.engine.saved("b2", 9)
+    case.engine.set_unmanaged("b", "west", {GPU: 0})
+    case.submit("waits", "b", 4)
+    case.now = 10
+    case.step()
+    before = (case.engine.report(), {**case.placer.taken})
+    fork = case.engine.fork(Members(east=16))
+    fork.submit(case.item("what-if", "a", 4), 10)
+    assert evicted(fork.step(10)) == {"what-if": ("b2",)}
+    assert (case.engine.report(), case.placer.taken) == before
+    assert "b2" in case.engine.running()
+
+
+def test_all_that_wait_are_told_so() -> None:
+    case = Case(two(a=8, b=0, limit=8))
+    case.start("runs", "a", 8)
+    for uid in ("w0", "w1"):
+        case.submit(uid, "a", 4)
+    assert waits(case.step()) == {"w0": "Quota", "w1": "Quota"}
+    case.submit("w2", "a", 4)
+    assert waits(case.step()) == {"w2": "Quota"}
+    assert case.step(5) == []
 
 
 def test_events_between_two_steps_may_come_in_any_order() -> None:

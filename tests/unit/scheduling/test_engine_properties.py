@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
-from fleet.scheduling.placer import Item, Placed, Unplaced
+from fleet.scheduling.placer import Anywhere, Item, Placed, Unplaced
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 
@@ -293,3 +293,51 @@ def test_a_state_made_anew_from_what_runs_and_waits_is_the_same(
     }
     again.step(0)
     again.drain()
+
+
+CPU = Key("cpu")
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 8), st.integers(0, 8), st.integers(0, 2)),
+        min_size=4,
+        max_size=24,
+    ),
+    st.sampled_from([3.0, 1e6]),
+    st.randoms(use_true_random=False),
+)
+def test_gangs_that_ask_for_two_resources_never_wait_for_each_other(
+    asked: list[tuple[str, int, int, int]], aging_s: float, random: object
+) -> None:
+    """Each could hold what the other lacks."""
+    tree = Tree.of(
+        [
+            Node("root", "", {GPU: Share(8), CPU: Share(8)}),
+            Node("a", "root", {GPU: Share(4), CPU: Share(4)}),
+            Node("b", "root", {GPU: Share(4), CPU: Share(2)}),
+        ]
+    )
+    engine = Engine(tree, Anywhere(), rules=Rules(aging_s=aging_s))
+    waiting = {
+        f"w{n}": Item(f"w{n}", node, priority, n, {GPU: gpus, CPU: cores}, (gpus, cores))
+        for n, (node, gpus, cores, priority) in enumerate(asked)
+    }
+    started: set[str] = set()
+    items = [*waiting.values()]
+    for now in range(5 * len(asked) + 20):
+        for _ in range(2):
+            if items:
+                engine.submit(items.pop(0), now)
+        running = sorted(engine.running())
+        if running and now % 2:
+            engine.finish(random.choice(running))  # type: ignore[attr-defined]
+        for each in engine.step(now):
+            if isinstance(each, Admit):
+                started.add(each.uid)
+            elif isinstance(each, Preempt):
+                for uid in each.victims:
+                    engine.evicted(uid, now)
+        engine.verify()
+    assert started == waiting.keys()

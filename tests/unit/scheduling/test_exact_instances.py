@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import permutations
 
 import placement_instances
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from placement_exact import FAMILIES, compare, place_all, summary
 
 from fleet.scheduling.exact import batch as exact_batch
@@ -14,6 +17,7 @@ from fleet.scheduling.exact.batch import Gap, Share, gap, levels
 from fleet.scheduling.exact.gang import solve
 from fleet.scheduling.exact.question import question_of
 from fleet.scheduling.exact.solver import Limits
+from fleet.scheduling.placement import Plan, place
 
 SOME = range(24)
 
@@ -108,3 +112,55 @@ def test_a_gap_is_relative_to_the_larger():
     assert Gap("clusters", 110, 100).relative == pytest.approx(10 / 110)
     assert Gap("admitted 1", 90, 100).relative == pytest.approx(0.1)
     assert Share("a", 1, 1, None).micro is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 8), min_size=1, max_size=4), min_size=1, max_size=2),
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2)),
+        min_size=1,
+        max_size=3,
+    ),
+)
+@example([[3]], [(3, 1, 1, 1), (2, 1, 1, 1)])
+@example([[3, 3]], [(1, 3, 2, 1), (1, 2, 1, 1)])
+def test_no_order_of_placing_beats_the_bound(build, fleet, gangs):
+    """Pods and units of sizes that do not divide each other among them."""
+    clusters = [
+        build.cluster(f"c{at}", sizes, blocks=[f"b{n // 2}" for n in range(len(sizes))])
+        for at, sizes in enumerate(fleet)
+    ]
+    demands = [
+        replace(
+            build.demand(
+                unit * units,
+                {"mode": "Split", "gang": {"unit": unit}},
+                name=f"g{at}",
+                requests={"nvidia.com/gpu": str(gpus)},
+            ),
+            priority=priority,
+        )
+        for at, (gpus, unit, units, priority) in enumerate(gangs)
+    ]
+    for order in permutations(range(len(demands))):
+        left = {each.name: each for each in clusters}
+        placed = {}
+        for at in order:
+            plan = place(demands[at], left.values(), generation=1, now_s=0.0)
+            if not isinstance(plan, Plan):
+                continue
+            placed[at] = [
+                Share(each.cluster, each.tier, each.pods, each.per_hour) for each in plan.shards
+            ]
+            for shard in plan.shards:
+                there = left[shard.cluster]
+                capacity = there.capacity.without(
+                    demands[at].role.kind, shard.pods, blocks=dict(shard.blocks)
+                )
+                left[shard.cluster] = replace(there, capacity=capacity)
+        found = gap(demands, placed, clusters, now_s=0.0, limits=Limits(work=1.0))
+        if found.level.startswith("admitted"):
+            assert found.bound >= found.reached
+        else:
+            assert found.bound <= found.reached

@@ -276,6 +276,23 @@ def test_an_amount_of_any_size_is_counted_exactly() -> None:
     assert not admits(book, "nlp", 1)
 
 
+def test_what_is_guaranteed_is_there_to_the_last_piece_however_lending_rounds() -> None:
+    """koordinator#2393: rounding gave 7 where 8 were guaranteed."""
+    names = "abc"
+    book = Book(
+        Tree.of([node("root", guaranteed=24), *(node(n, "root", guaranteed=8) for n in names)])
+    )
+    book.charge("x", 1, "a", {GPU: 13})
+    lent = {line.node: line.lent for line in lines(book)}
+    assert lent == {"root": 0, "a": 0, "b": 3, "c": 2}
+    book.release("x")
+    for name in names:
+        assert book.entitled(name, {GPU: 8})
+        book.charge(name, 1, name, {GPU: 8})
+        assert not book.entitled(name, {GPU: 1})
+    assert [line.borrowed for line in lines(book)] == [0, 0, 0, 0]
+
+
 NAMES = [f"n{i}" for i in range(7)]
 
 

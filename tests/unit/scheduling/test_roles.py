@@ -13,6 +13,7 @@ from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.demand import Demand, Role, Workload, demand_of
+from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.requests import vector
 
@@ -91,11 +92,9 @@ def test_each_role_is_on_a_network_of_its_kind(build):
     ]
     loaders = ("loader", 8, 1, CPU, "DataPlane")
     plan = ask(gang(build, ("worker", 2, 1, NODE), loaders), fleet)
-    assert where(plan) == {
-        "a": {"worker": (0, 2), "loader": (0, 4)},
-        "b": {"loader": (4, 4)},
-    }
-    assert plan.domain == "roce-1"
+    # Two blocks: beside the workers there would be room for half of the loaders only.
+    assert where(plan) == {"a": {"loader": (0, 8)}, "b": {"worker": (0, 2)}}
+    assert plan.domain == "roce-2"
     assert isinstance(ask(gang(build, ("worker", 3, 1, NODE), loaders), fleet), Refusal)
     many = ("loader", 13, 1, CPU, "DataPlane")
     assert isinstance(ask(gang(build, ("worker", 2, 1, NODE), many), fleet), Refusal)
@@ -170,6 +169,18 @@ def test_a_lost_shard_with_several_roles_is_placed_anew_as_it_was(build):
     assert after["b"] == before["b"]
     assert after["c"] == before["a"]
     assert {s.cluster: s.generation for s in again.shards} == {"b": 1, "c": 2}
+
+
+def test_what_a_plan_promises_is_promised_for_every_role(build):
+    cluster = machines(build, "a", [2], [16])
+    demand = gang(build, ("head", 1, 1, CPU), ("worker", 2, 1, NODE))
+    plan = ask(demand, [cluster])
+    kinds = {role.name: role.kind for role in demand.roles}
+    ledger = Ledger().reserve("uid-train", kinds, plan.shards)
+    (left,) = ledger.deducted([cluster])
+    assert sum(room.pods for room in left.capacity.rooms(NODE)) == 0
+    before = sum(room.pods for room in cluster.capacity.rooms(CPU))
+    assert sum(room.pods for room in left.capacity.rooms(CPU)) == before - 1 - 2 * 2
 
 
 # -- properties

@@ -104,6 +104,23 @@ def test_a_month_ends_when_it_ends():
     assert month_of(zone) == "2026-11"
 
 
+@given(st.integers(1, 10**12), st.lists(st.integers(1, 10**7), min_size=1, max_size=6))
+def test_cutting_time_into_pieces_costs_less_than_a_millionth_each(per_hour, seconds):
+    start, whole = START, sum(seconds)
+
+    def cost(begin, length):
+        interval = Interval("a", begin, None, per_hour, "USD")
+        return sum(each.micro for each in interval.spent(begin + timedelta(seconds=length)))
+
+    pieces, at = 0, start
+    for length in seconds:
+        pieces += cost(at, length)
+        at += timedelta(seconds=length)
+    months_touched = whole // (28 * 86_400) + 2
+    assert -(-per_hour * whole // 3600) <= cost(start, whole) <= pieces
+    assert pieces - cost(start, whole) <= len(seconds) + months_touched
+
+
 # -- what a change of the status would lose
 
 

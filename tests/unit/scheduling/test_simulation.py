@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
@@ -124,6 +126,47 @@ def test_evicted_work_is_lost_and_runs_again() -> None:
     assert told.makespan_s == 4 + 2 + 5 + 10
     assert (told.lost, told.used) == (32.0, 120.0)
     assert (told.waits_s["high"], told.waits_s["low"]) == ([2.0], [11.0])
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(100, 2_000), st.integers(0, 300)),
+        min_size=30,
+        max_size=60,
+    ),
+    st.booleans(),
+)
+def test_the_largest_gang_waits_no_longer_than_what_ran_before_it(
+    stream: list[tuple[int, int, int]], declared: bool
+) -> None:
+    """Under a stream of small work that never lets enough go at once."""
+    arrivals, at_ms = [], 0
+    for number, (size, runs_ms, later_ms) in enumerate(stream):
+        at_ms += later_ms
+        run_time_s = runs_ms / 1000 if declared else None
+        work = Item(f"w{number}", "a", 0, number, {GPU: size}, number, run_time_s=run_time_s)
+        arrivals.append((at_ms, work))
+    comes_ms = arrivals[20][0]
+    arrivals.insert(20, (comes_ms, Item("large", "a", 0, 20, {GPU: 8}, "large", run_time_s=1.0)))
+    engine = Engine(Tree.of([Node("a", "", {GPU: Share(8)})]), Anywhere())
+    runs = {f"w{number}": runs_ms for number, (_, runs_ms, _) in enumerate(stream)}
+    told = replay(
+        engine,
+        arrivals,
+        class_of=lambda item: item.uid,
+        run_ms=lambda item: runs.get(item.uid, 1_000),
+    )
+    # Those before it in line may still have to start; none of those after it may delay it.
+    before_ms = sum(runs[f"w{number}"] for number in range(20))
+    assert told.waits_s["large"][0] * 1000 <= before_ms
+    alone = replay(
+        Engine(Tree.of([Node("a", "", {GPU: Share(8)})]), Anywhere()),
+        arrivals[:21],
+        class_of=lambda item: item.uid,
+        run_ms=lambda item: runs.get(item.uid, 1_000),
+    )
+    assert told.waits_s["large"][0] <= alone.waits_s["large"][0] + max(runs.values()) / 1000
 
 
 def test_work_that_runs_longer_than_it_declares_delays_but_breaks_nothing() -> None:

@@ -1,0 +1,291 @@
+"""Many gangs at once: whom to admit and where, so that as much as possible runs as well as it can.
+
+By priority class as much as possible is admitted, then the sums over all gangs are made least:
+tiers, clusters, pods of unknown price, money. First each gang is placed in the order of regret:
+those who would find the fewest other networks if they were put off, and the largest of these.
+Then, for a bounded number of rounds, somebody who was turned away or is worse off than it could be
+is placed first, and some of those in its way again after it; what is no better is undone. `bound`
+is what no admission can beat; `fleet.scheduling.exact` certifies closer ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from fleet.scheduling.holdings import Holdings, Seating
+from fleet.scheduling.placer import Item, Placed
+from fleet.scheduling.requests import accelerators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from random import Random
+
+    from fleet.scheduling.clusters import Cluster
+    from fleet.scheduling.demand import Demand
+    from fleet.scheduling.price import Prices
+
+_ROUNDS: Final = 1200
+_PATIENCE: Final = 400
+"""Rounds without anything better after which nothing better is expected."""
+
+Value = tuple[int, ...]
+"""Worse the larger: minus what is admitted of each class, then tiers, clusters, unknown, money."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A gang of the batch and its place."""
+
+    demand: Demand
+    placed: Placed
+
+    @property
+    def seating(self) -> Seating:
+        assert isinstance(self.placed.plan, Seating)
+        return self.placed.plan
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """By position in what was asked. What is not in `admitted` found no room."""
+
+    admitted: Mapping[int, Admitted]
+    reached: Mapping[int, int]
+    """By priority, what is admitted: accelerators, or pods of gangs without."""
+    bound: Mapping[int, int]
+    """By priority, what nobody can admit more than, with as much of the classes above."""
+    rounds: int
+
+    @property
+    def gap(self) -> float:
+        """How much more could be admitted at most, as a share, in the first class that is short."""
+        for priority in sorted(self.bound, reverse=True):
+            if self.reached[priority] < self.bound[priority]:
+                return 1 - self.reached[priority] / self.bound[priority]
+        return 0.0
+
+
+def weight(demand: Demand) -> int:
+    """What admitting a gang is worth among those of equal priority."""
+    devices = sum(role.pods * accelerators(role.kind.request) for role in demand.roles)
+    return devices or sum(role.pods for role in demand.roles)
+
+
+def place_batch(
+    demands: Sequence[Demand],
+    clusters: Iterable[Cluster],
+    *,
+    now_s: float,
+    chance: Random,
+    prices: Prices | None = None,
+    rounds: int = _ROUNDS,
+) -> Batch:
+    """Who is admitted, and where to. `clusters` have everything deducted that is promised.
+
+    `chance` chooses what is tried again; the same seed gives the same answer, in whatever order the
+    gangs and clusters come.
+    """
+    fleet = tuple(clusters)
+    run = _Run(demands, fleet, now_s=now_s, chance=chance, prices=prices)
+    run.first()
+    tried = run.improve(rounds)
+    reached = dict.fromkeys(sorted({each.priority for each in demands}), 0)
+    for at in run.placed:
+        reached[demands[at].priority] += weight(demands[at])
+    return Batch(
+        admitted={at: Admitted(demands[at], run.placed[at]) for at in sorted(run.placed)},
+        reached=reached,
+        bound=_bound(demands, fleet, reached),
+        rounds=tried,
+    )
+
+
+def _bound(
+    demands: Sequence[Demand], clusters: Iterable[Cluster], reached: Mapping[int, int]
+) -> dict[int, int]:
+    free = 0
+    for cluster in clusters:
+        if cluster.capacity is not None:
+            for block in cluster.capacity.blocks.values():
+                free += sum(max(0, accelerators(block.free(at))) for at in range(len(block.states)))
+    found: dict[int, int] = {}
+    for priority in sorted(reached, reverse=True):
+        mine = [each for each in demands if each.priority == priority]
+        asked = sum(map(weight, mine))
+        # Gangs without accelerators take none of them.
+        others = sum(
+            weight(each)
+            for each in mine
+            if not any(accelerators(role.kind.request) for role in each.roles)
+        )
+        found[priority] = min(asked, free + others)
+        free -= min(free, max(0, reached[priority] - others))
+    return found
+
+
+class _Run:
+    def __init__(
+        self,
+        demands: Sequence[Demand],
+        clusters: Sequence[Cluster],
+        *,
+        now_s: float,
+        chance: Random,
+        prices: Prices | None,
+    ) -> None:
+        self._demands = demands
+        self._chance = chance
+        self._holdings = Holdings(clusters, prices=prices, mix=(), clock=lambda: now_s)
+        self._classes = sorted({each.priority for each in demands}, reverse=True)
+        # Positions in an order of their own, so that the order they come in changes nothing.
+        self._order = sorted(
+            range(len(demands)),
+            key=lambda at: (
+                -demands[at].priority, -weight(demands[at]), str(demands[at].workload),
+                demands[at].workload.uid,
+            ),
+        )  # fmt: skip
+        self._items = [
+            Item(f"{at}", "", each.priority, 0, {}, shape=at, demand=each)
+            for at, each in enumerate(demands)
+        ]
+        self._plane = {each.name: each.parameter_plane for each in clusters}
+        self.placed: dict[int, Placed] = {}
+        self._ideal: dict[int, tuple[Value, tuple[str, ...]]] = {}
+
+    # -- the first time round
+
+    def first(self) -> None:
+        for at in self._order:
+            found = self._holdings.place(self._items[at])
+            if isinstance(found, Placed):
+                self._ideal[at] = self._costs(at, found), tuple(found.clusters)
+        left = [at for at in self._order if at in self._ideal]
+        left.sort(key=lambda at: (-self._demands[at].priority, *self._regret(at)))
+        for at in left:
+            self._place(at)
+
+    def _regret(self, at: int) -> tuple[int, int]:
+        """Fewest other networks first, then the largest."""
+        demand = self._demands[at]
+        planes = set(self._plane.values())
+        asks = any(role.network == "ParameterPlane" for role in demand.roles)
+        named = demand.policy.gang.plane
+        choices = 1 if named else len(planes) if asks else len(planes) + 1
+        return choices if demand.policy.gang.max_clusters == 1 else choices + 1, -weight(demand)
+
+    # -- better
+
+    def improve(self, rounds: int) -> int:
+        best, since, tried = self._value(), 0, 0
+        while tried < rounds and since < _PATIENCE:
+            tried += 1
+            since += 1
+            wronged = self._wronged()
+            if not wronged:
+                break
+            before = dict(self.placed)
+            self._again(self._chance.choice(wronged))
+            value = self._value()
+            if value < best:
+                best, since = value, 0
+            elif value > best:
+                self._undo(before)
+        return tried
+
+    def _wronged(self) -> list[int]:
+        """Those who were turned away, or have it worse than if they had been alone."""
+        return [
+            at
+            for at in self._order
+            if at in self._ideal
+            and (at not in self.placed or self._costs(at, self.placed[at]) > self._ideal[at][0])
+        ]
+
+    def _again(self, at: int) -> None:
+        """Place it before some or all of those that are where it could be.
+
+        Whoever matters more may have to move for it, but has to find a place again.
+        """
+        chance = self._chance
+        where = self._where(at)
+        there = [
+            other
+            for other in self._order
+            if other in self.placed and other != at and where & self.placed[other].clusters.keys()
+        ]
+        chance.shuffle(there)
+        gone = there[: chance.choice((1, 2, 3, 5, 8, 13, len(there)))]
+        for other in gone if at not in self.placed else (at, *gone):
+            self._leave(other)
+        self._place(at)
+        if chance.random() < 0.7:
+            # The large ones first, small ones find room beside them; or those who may use less.
+            few = chance.random() < 0.3
+            gone.sort(
+                key=lambda other: (
+                    self._demands[other].policy.gang.max_clusters if few else 0,
+                    -self._size(other),
+                    other,
+                )
+            )
+        for other in gone:
+            self._place(other)
+        for other in self._order:
+            if other not in self.placed and other in self._ideal:
+                self._place(other)
+
+    def _where(self, at: int) -> set[str]:
+        """Some clusters of one network: of its ideal place, or of any."""
+        chance = self._chance
+        ideal = self._plane[self._ideal[at][1][0]]
+        planes = sorted(set(self._plane.values()))
+        plane = ideal if chance.random() < 0.5 else chance.choice(planes)
+        names = sorted(name for name, each in self._plane.items() if each == plane)
+        return set(chance.sample(names, chance.randint(1, len(names))))
+
+    def _size(self, at: int) -> int:
+        return weight(self._demands[at])
+
+    # -- one by one
+
+    def _place(self, at: int) -> None:
+        found = self._holdings.place(self._items[at])
+        if isinstance(found, Placed):
+            self._take(at, found)
+
+    def _take(self, at: int, placed: Placed) -> None:
+        self._holdings.take(self._items[at].uid, placed)
+        self.placed[at] = placed
+
+    def _leave(self, at: int) -> None:
+        self._holdings.give(self._items[at].uid)
+        del self.placed[at]
+
+    def _undo(self, before: Mapping[int, Placed]) -> None:
+        changed = [at for at in self.placed if self.placed[at] is not before.get(at)]
+        for at in changed:
+            self._leave(at)
+        for at, placed in before.items():
+            if at not in self.placed:
+                self._take(at, placed)
+
+    # -- how good
+
+    def _value(self) -> Value:
+        classes = dict.fromkeys(self._classes, 0)
+        sums = [0, 0, 0, 0]
+        for at, placed in self.placed.items():
+            classes[self._demands[at].priority] -= weight(self._demands[at])
+            for position, value in enumerate(self._costs(at, placed)):
+                sums[position] += value
+        return (*classes.values(), *sums)
+
+    @staticmethod
+    def _costs(at: int, placed: Placed) -> Value:
+        assert isinstance(placed.plan, Seating)
+        answer = placed.plan.answer
+        unknown = sum(sum(p.pods) for p in answer.pieces if p.per_hour is None)
+        micro = sum(p.per_hour or 0 for p in answer.pieces)
+        return answer.tier, len(answer.pieces), unknown, micro
