@@ -192,6 +192,9 @@ class Dispatch:
             if policy is not PLACEMENT:
                 rules = self._store.collection(policy.resource)
                 stack.callback(rules.follow(lambda _: self._waiting.changed()))
+        for gvr in (NAMESPACES, PRIORITY_CLASSES):
+            named = self._store.collection(row_of(gvr))
+            stack.callback(named.follow(lambda _: self._waiting.changed()))
         for entry in placements.snapshot().entries():
             self._placement_named(entry.parse())
 
@@ -217,7 +220,7 @@ class Dispatch:
         obj = event.entry.parse()
         self._placement_named(obj)
         if event.deleted or (
-            event.previous is not None and _phase(obj) != _phase(event.previous.parse())
+            event.previous is not None and _standing(obj) != _standing(event.previous.parse())
         ):
             self._waiting.changed()  # what it had may be free
 
@@ -412,8 +415,16 @@ def _wish(workload: Entry) -> Object:
     return {"spec": workload.parse().get("spec"), "labels": workload.labels}
 
 
-def _phase(placement: Object) -> str:
-    return str((placement.get("status") or {}).get("phase", ""))
+def _standing(placement: Object) -> Object:
+    """What of a Placement decides what it holds."""
+    status = placement.get("status") or {}
+    return {
+        "phase": status.get("phase"),
+        "shards": [
+            (e["cluster"], e.get("state"), e.get("lostAt")) for e in status.get("shards", ())
+        ],
+        "owed": status.get("owed"),
+    }
 
 
 def _has_ended(event: Event) -> bool:

@@ -41,6 +41,8 @@ class Ask:
     """The time that it was given to end when it was deleted; None where that was left open."""
     lapses: bool = True
     moves: bool = True
+    end_s: int = 0
+    """How long one that does not move is given to end."""
 
     @property
     def deadline(self) -> float | None:
@@ -189,6 +191,8 @@ class _Pass:
         if ask.suspended:
             return self._decision(self._suspend(record))
         record = self._judge_live(record)
+        if record.preempted_for and record.shards and not record.ended:
+            return self._decision(self._make_room(record))
         if not record.ended:
             record = self._regroup(record)
             match record.phase:
@@ -307,6 +311,22 @@ class _Pass:
         record = self._owe(record, record.shards, "Suspended")
         return record.with_phase("Queued", self.now, reason="Suspended", message="suspended")
 
+    # -- when it has to go for another
+
+    def _make_room(self, record: Record) -> Record:
+        """End all of it. It waits again where it stood, unless it cannot begin anew: then it goes.
+
+        What its pods had failed by themselves counts on; that they are ended does not
+        (jobset#1117).
+        """
+        if not self.s.ask.moves and any(not each.to_come for each in record.shards):
+            self._taken_s = self.s.ask.end_s
+            return record
+        record = replace(record, failures=record.failures + self._failures(record))
+        record = self._owe(record, record.shards, "Preempted")
+        message = f"ended for {record.preempted_for}, and waits again"
+        return record.with_phase("Queued", self.now, reason="Preempted", message=message)
+
     # -- shards that were committed
 
     def _judge_live(self, record: Record) -> Record:
@@ -408,11 +428,7 @@ class _Pass:
         queue = ask.completions is None and not ask.indexed
         if states and (all(e == "Succeeded" for e in states) or (queue and "Succeeded" in states)):
             return self._end(record, "Succeeded")
-        failures = record.failures + sum(
-            sight.view.failed
-            for shard in record.shards
-            if shard.live and (sight := self._sight(shard)).view is not None
-        )
+        failures = record.failures + self._failures(record)
         if failures > ask.backoff_limit:
             message = f"{failures} pods failed, and the Job allows {ask.backoff_limit}"
             return self._end(record, "Failed", reason="BackoffLimitExceeded", message=message)
@@ -423,6 +439,14 @@ class _Pass:
                 return self._end(record, "Failed", reason="DeadlineExceeded", message=message)
             self._again.append(deadline)
         return record
+
+    def _failures(self, record: Record) -> int:
+        """Pods that have failed of shards that run."""
+        return sum(
+            sight.view.failed
+            for shard in record.shards
+            if shard.live and (sight := self._sight(shard)).view is not None
+        )
 
     def _end(self, record: Record, phase: str, *, reason: str = "", message: str = "") -> Record:
         assert phase in ("Succeeded", "Failed")

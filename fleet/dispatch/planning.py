@@ -1,8 +1,8 @@
-"""Where work goes, asked of whoever decides: the one question that dispatch has for scheduling.
+"""Who starts, where, and who has to go: the one question that dispatch has for scheduling.
 
 Implemented over `fleet.scheduling` and wired outside, so that the two know each other's values
-only. The planner must have taken off what is promised to plans in flight; it is asked one workload
-at a time, and the answer is stored before the next question.
+only. The planner is asked about all that wait at once; it reads everything else – what runs, what
+is promised to plans in flight, what is leaving – off what is stored.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from fleet.errors import Invalid
     from policies.placement import Fencing
 
 Object = dict[str, Any]
@@ -53,9 +54,36 @@ class Answer:
     retry_after_s: float | None = None
 
 
-class Planner(Protocol):
-    async def plan(self, question: Question) -> Answer:
-        """Decide. Raises Invalid for a workload or a policy that nobody could place."""
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What was decided about one workload."""
 
-    def order(self, workloads: Collection[Object]) -> list[Object]:
-        """The workloads that wait, most urgent first."""
+    question: Question
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A workload or a policy that nobody could place."""
+
+    question: Question
+    error: Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """A workload is to end, so that another can start. `placement` is its Placement, as namespace
+    and name, `uid` its own; `other` is what a Placement says of that other one."""
+
+    placement: tuple[str, str]
+    uid: str
+    other: Object
+
+
+class Planner(Protocol):
+    def round(self, questions: Sequence[Question]) -> AsyncIterator[Answered | Refused | Evict]:
+        """Decide about all that wait, together. What is told must be stored, or given up, before
+        the next is asked for. What is not stored is decided anew in the next round."""
+
+    def next_s(self) -> float | None:
+        """In how many seconds to ask again although nothing changes."""

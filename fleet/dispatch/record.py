@@ -97,6 +97,8 @@ class Record:
     plane: str = ""
     offsets: bool = False
     """Whether programs add the offset to their index where a member cannot."""
+    preempted_for: str = ""
+    """`job payments/train`: it was told to end for that one; "" once it was placed again."""
 
     @property
     def ended(self) -> bool:
@@ -150,6 +152,7 @@ def read(status: Mapping[str, Any]) -> Record:
         failures=int(status.get("failures", 0)),
         plane=status.get("plane", ""),
         offsets=status.get("indexMode") == "Offset",
+        preempted_for=_other(status.get("preemptedFor")),
     )
 
 
@@ -163,12 +166,27 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     _set(written, "shards", [_written_shard(each) for each in record.shards] or None)
     _set(written, "owed", [_written_debt(each) for each in record.owed] or None)
     _set(written, "failures", record.failures or None)
+    if not record.preempted_for:
+        written.pop("preemptedFor", None)
     if record.phase == "Queued":
         for field in _OF_A_PLAN:
             written.pop(field, None)
     lease = duration_text(timedelta(seconds=record.lease_s))
     _set(written, "indexMode", "Offset" if record.offsets else None)
     return written | {"lease": lease, "fencing": record.fencing}
+
+
+def preempted(status: Mapping[str, Any], other: Object) -> Object:
+    """`status` of a workload that is to end for another; the record does not say more than whom."""
+    return {
+        **status,
+        "preemptedFor": other,
+        "preemptions": int(status.get("preemptions") or 0) + 1,
+    }
+
+
+def _other(told: Mapping[str, Any] | None) -> str:
+    return f"{told['kind'].lower()} {told['namespace']}/{told['name']}" if told else ""
 
 
 def seconds(duration: Any) -> float:

@@ -1,9 +1,9 @@
-"""Workloads that wait for a place, asked about one after the other.
+"""Workloads that wait for a place, decided about together, and those that have to go for them.
 
-One task asks the planner, the most urgent workload first, and stores each answer before the next
-question, so that no two plans are made of the same room (karmada#1385). It goes round when
-something changed that could give a place – capacity, a member, a policy, another workload that let
-go – and never only because time has passed, unless the planner or a bar named the time.
+One task asks the planner about all that wait and stores each answer before it takes the next, so
+that no two plans are made of the same room (karmada#1385). It goes round when something changed
+that could give a place – capacity, a member, a policy, another workload that let go – and never
+only because time has passed, unless the planner or a bar named the time.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
 from fleet.dispatch.kinds import KINDS
-from fleet.dispatch.planning import Question
-from fleet.errors import ApiError, Conflict, FleetError, Invalid, NotFound
+from fleet.dispatch.planning import Evict, Question, Refused
+from fleet.errors import ApiError, Conflict, FleetError, NotFound
 from policies import PLACEMENT
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fleet.dispatch.bars import Bars
     from fleet.dispatch.chronicle import Chronicle
-    from fleet.dispatch.planning import Answer, Planner
+    from fleet.dispatch.planning import Answer, Answered, Planner
     from fleet.dispatch.reconciler import Key
     from fleet.dispatch.record import Record
     from fleet.dispatch.shape import Workload
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _SETTLE_S: Final = 0.1  # news comes in crowds
+_AFTER_TROUBLE_S: Final = 10.0
 _AFTER_FAULT_S: Final = 60.0
 
 
@@ -69,12 +70,13 @@ class Waiting:
 
     def discard(self, key: Key) -> None:
         """It wants none any more."""
-        self._keys.pop(key, None)
+        if key in self._keys:
+            del self._keys[key]
+            self._news.set()
 
     def changed(self) -> None:
-        """Something may have made room."""
-        if self._keys:
-            self._news.set()
+        """Something may have made room, or changed what is in use."""
+        self._news.set()
 
     async def run(self) -> None:
         """Ask whenever there is news, until cancelled."""
@@ -94,39 +96,38 @@ class Waiting:
                 again_s = _AFTER_FAULT_S
 
     async def round(self) -> float | None:
-        """Ask about every workload that waits. Returns when to ask again at the latest."""
-        waits: list[float] = []
-        for key in self._in_order():
+        """Have decided about everything that waits. Returns when to ask again at the latest."""
+        asked = {each.workload.uid: each for each in self._questions()}
+        waits = [self._bars.next_s(uid) for uid in asked]
+        async for step in self._planner.round([each.question for each in asked.values()]):
             try:
-                wait_s = await self._ask(key)
+                waits.append(await self._store_step(asked, step))
             except (Conflict, NotFound):
-                continue  # changed meanwhile: it will be named again
+                continue  # changed meanwhile: it is decided anew in the next round
             except FleetError as error:
-                log.warning("%s: no plan could be made: %s", key, error)
-                wait_s = 10.0
+                log.warning("what was planned could not be stored: %s", error)
+                waits.append(_AFTER_TROUBLE_S)
             except Exception:
-                log.exception("%s: no plan could be made", key)
-                wait_s = _AFTER_FAULT_S
-            if wait_s is not None:
-                waits.append(wait_s)
-        return min(waits, default=None)
+                log.exception("what was planned could not be stored")
+                waits.append(_AFTER_FAULT_S)
+        waits.append(self._planner.next_s())
+        return min((each for each in waits if each is not None), default=None)
 
-    def _in_order(self) -> list[Key]:
-        found = {}
+    def _questions(self) -> list[_Waits]:
+        found = []
         for key in list(self._keys):
-            entry = self._store.get(key.resource, key.namespace, key.name)
-            if entry is None:
+            waits = self._read(key)
+            if waits is None:
                 self.discard(key)
             else:
-                found[entry.uid] = (key, entry.parse())
-        ordered = self._planner.order([obj for _, obj in found.values()])
-        return [found[obj["metadata"]["uid"]][0] for obj in ordered]
+                found.append(waits)
+        return found
 
-    async def _ask(self, key: Key) -> float | None:
+    def _read(self, key: Key) -> _Waits | None:
+        """None for what does not wait any more."""
         entry = self._store.get(key.resource, key.namespace, key.name)
         placement = self._store.get(PLACEMENT.resource, key.namespace, key.placement)
         if entry is None or placement is None:
-            self.discard(key)
             return None
         workload = KINDS[key.kind].read(entry.parse())
         stored = placement.parse()
@@ -139,7 +140,6 @@ class Waiting:
             or ask.suspended
             or ask.deleting
         ):
-            self.discard(key)
             return None
         question = Question(
             workload=workload.obj,
@@ -148,17 +148,47 @@ class Waiting:
             barred={**self._barred(key.namespace), **self._bars.of(workload.uid)},
             unsplittable=workload.unsplittable(),
         )
-        try:
-            answer = await self._planner.plan(question)
-        except Invalid as error:
-            await self._refuse(workload, placement, before, error)
+        return _Waits(key, workload, placement, before, question)
+
+    async def _store_step(
+        self, asked: Mapping[str, _Waits], step: Answered | Refused | Evict
+    ) -> float | None:
+        """Returns when to ask again. Raises Conflict."""
+        if isinstance(step, Evict):
+            await self._evict(step)
             return None
-        await self._store_answer(workload, placement, before, answer)
+        waits = asked[step.question.workload["metadata"]["uid"]]
+        if isinstance(step, Refused):
+            await self._refuse(waits.workload, waits.placement, waits.before, step.error)
+            return None
+        answer = step.answer
+        await self._store_answer(waits.workload, waits.placement, waits.before, answer)
         if answer.placed:
-            self.discard(key)
+            self.discard(waits.key)
             return None
-        waits = (answer.retry_after_s, self._bars.next_s(workload.uid))
-        return min((each for each in waits if each is not None), default=None)
+        return answer.retry_after_s
+
+    async def _evict(self, step: Evict) -> None:
+        """Write down that it is to end and for whom; the reconciler ends it."""
+        told: list[Object] = []
+
+        def change(obj: Object) -> Object | None:
+            told.clear()
+            status = obj.get("status") or {}
+            record = records.read(status)
+            if obj["spec"]["workload"]["uid"] != step.uid or record.preempted_for or (
+                record.ended or not record.shards
+            ):  # fmt: skip
+                return None
+            told.append(obj["spec"]["workload"])
+            return {**obj, "status": records.preempted(status, step.other)}
+
+        namespace, name = step.placement
+        await self._store.rewrite(PLACEMENT.resource, namespace=namespace, name=name, change=change)
+        for reference in told:
+            about = {**reference, "metadata": {**reference, "namespace": namespace}}
+            other = f"{step.other['kind'].lower()} {step.other['namespace']}/{step.other['name']}"
+            await self._chronicle.tell(about, "Warning", "Preempted", f"has to end for {other}")
 
     async def _store_answer(
         self, workload: Workload, placement: Entry, before: Record, answer: Answer
@@ -175,6 +205,7 @@ class Waiting:
             lease_s=answer.lease_s if answer.placed else before.lease_s,
             fencing=_fencing(workload, answer) if answer.placed else before.fencing,
             offsets=answer.offsets if answer.placed else before.offsets,
+            preempted_for="" if answer.placed else before.preempted_for,
         )
         if answer.placed:
             _check(workload, before, after)
@@ -209,6 +240,16 @@ class Waiting:
         await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)
         if after.waiting and (after.reason, after.message) != (before.reason, before.message):
             await self._chronicle.tell(workload.obj, "Warning", after.reason, after.message)
+
+
+class _Waits(NamedTuple):
+    """One that waits, and what its question was made of."""
+
+    key: Key
+    workload: Workload
+    placement: Entry
+    before: Record
+    question: Question
 
 
 def _check(workload: Workload, before: Record, after: Record) -> None:

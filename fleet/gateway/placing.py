@@ -1,43 +1,65 @@
-"""The planner of `fleet.dispatch`: gathers what there is and has `fleet.scheduling` decide.
+"""The planner of `fleet.dispatch`: gathers what there is and has the engine decide.
 
-Every question is answered from the present state: policies, prices and Placements in flight are
-read from the store, capacity from `books`. What an object says is kept beside the very entry it was
-read from, so that a thousand Placements in flight are not read a thousand times; what is gone from
-the store is gone from here with the next question.
+Each round begins with the present state: policies, prices, quotas, workloads and Placements are
+read from the store, capacity from `books`, and the engine is brought in line with that. What an
+object says is kept beside the very entry it was read from, so that a thousand Placements are not
+read a thousand times; what is gone from the store is gone from here with the next round.
 """
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.dispatch.planning import Answer
+from fleet.dispatch.planning import Answer, Answered, Evict, Refused
+from fleet.errors import Invalid
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling import standing
+from fleet.scheduling.decisions import Admit, Preempt
+from fleet.scheduling.engine import Engine
+from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.ledger import Ledger
-from fleet.scheduling.planner import Fleet, decide, in_order, promises_of
+from fleet.scheduling.placement import Plan
+from fleet.scheduling.placer import Item
+from fleet.scheduling.planner import Fleet, Urgency, asked_of, counted_in, promises_of
 from fleet.scheduling.price import prices_of
+from fleet.scheduling.quota.tree import Tree
+from fleet.scheduling.quota_objects import tree_of
+from fleet.scheduling.reasons import because, reason_of
+from fleet.scheduling.record import Held
+from fleet.scheduling.rooms import Picture, Rooms
 from fleet.scheduling.selection import policy_of
-from policies import PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
-from policies.placement import name_of
+from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
+from policies.quota_tree import Claims, claims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from datetime import datetime
 
     from fleet.dispatch.planning import Question
     from fleet.gateway.books import Books
     from fleet.kube.resources import Resource
+    from fleet.scheduling.decisions import Why
+    from fleet.scheduling.placement import Refusal
+    from fleet.scheduling.planner import Asked, Decided
+    from fleet.scheduling.queue.rules import Rules
+    from fleet.scheduling.standing import Standing, Wish
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
+
+log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
 PRIORITY_CLASSES: Final = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 
 
 class Placing:
-    """Answers where a workload goes. See `fleet.dispatch.planning.Planner`."""
+    """Answers who starts and where. See `fleet.dispatch.planning.Planner`."""
 
     def __init__(
         self,
@@ -47,6 +69,7 @@ class Placing:
         now: Callable[[], datetime],
         clock: Callable[[], float],
         lease_s: float,
+        rules: Rules | None = None,
     ) -> None:
         """`clock` is the one that the books date capacity with; `lease_s` is the lease of
         workloads whose policy says nothing else."""
@@ -56,27 +79,275 @@ class Placing:
         self._clock = clock
         self._lease = timedelta(seconds=lease_s)
         self._read: dict[tuple[str, str], _Read] = {}
+        self._rooms = Rooms()
+        self.engine = Engine(Tree(), self._rooms, rules=rules)
+        self.claims = Claims({}, {})
+        self._claimed: object = None
+        self._sequences: dict[str, int] = {}
+        self._last = 0
 
-    def order(self, workloads: Collection[Object]) -> list[Object]:
-        """By priority, then by how long they wait, then by name."""
-        return in_order([(each, self._placement(each)) for each in workloads], self._priorities())
+    async def round(
+        self, questions: Sequence[Question]
+    ) -> AsyncIterator[Answered | Refused | Evict]:
+        """See `fleet.dispatch.planning.Planner`."""
+        fleet, now = self._fleet(), self._now()
+        self._take_in()
+        self._take_quotas()
+        asked: dict[str, _Asked] = {}
+        for question in questions:
+            try:
+                found = self._asked(question, fleet, now)
+            except Invalid as error:
+                yield Refused(question, error)
+                continue
+            if found is not None:
+                asked[found.uid] = found
+        again = {uid: each for uid, each in asked.items() if not each.asked.lost}
+        untold = self._bring(again, fleet, now)
+        for uid, each in asked.items():
+            if each.asked.lost:
+                # It was admitted once: what it lost is no new admission and comes first.
+                decision = self._rooms.choose(each.asked)
+                if isinstance(decision, Plan):
+                    self._rooms.reserve(uid, decision)
+                yield each.answered(each.asked.decided(decision, fleet.prices, now=now))
+        self.engine.capacity_changed()
+        for decided in self.engine.step(now.timestamp()):
+            if isinstance(decided, Admit):
+                plan = decided.placed.plan
+                assert isinstance(plan, Plan)
+                yield self._answered(asked[decided.uid], plan, fleet, now)
+            elif isinstance(decided, Preempt):
+                untold += decided.victims
+        for uid in untold:
+            yield self._evict(uid)
+        for item, why in list(self.engine.waiting()):
+            if why is not None:
+                yield self._answered(
+                    asked[item.uid], self._waits(asked[item.uid], why), fleet, now
+                )  # fmt: skip
 
-    async def plan(self, question: Question) -> Answer:
-        """Raises Invalid for a workload that nobody could place, a policy that it names and that
-        does not exist, or a change of its size while a part of it is to be placed anew."""
-        decided = decide(
+    def next_s(self) -> float | None:
+        """See `fleet.dispatch.planning.Planner`."""
+        at = self.engine.next_s()
+        return None if at is None else max(0.0, at - self._now().timestamp())
+
+    # -- answers
+
+    def _answered(
+        self, each: _Asked, decision: Plan | Refusal | Held, fleet: Fleet, now: datetime
+    ) -> Answered:
+        decided = each.asked.decided(decision, fleet.prices, now=now)
+        return each.answered(replace(decided, status=counted_in(decided, each.item.quota, now)))
+
+    def _waits(self, each: _Asked, why: Why) -> Refusal | Held:
+        refusal = self._rooms.refusals.get(each.uid)
+        if why.reason in ("Capacity", "NoSuchCapacity") and refusal is not None:
+            return refusal
+        victims = [uid for uid, run in self.engine.running().items() if run.leaving_for == each.uid]
+        message = because(
+            why, each.item, self.engine.book, name=self._name, victims=victims
+        )  # fmt: skip
+        return Held(each.asked.demand, reason_of(why), message)
+
+    def _name(self, uid: str) -> str:
+        read = self._by_uid().get(uid)
+        if read is None:
+            return uid
+        told = read.told
+        return f"{told['kind'].lower()} {read.placement.namespace}/{told['name']}"
+
+    def _evict(self, uid: str) -> Evict:
+        read = self._by_uid()[uid]
+        run = self.engine.running()[uid]
+        other = self._by_uid()[run.leaving_for]
+        told: Object = {
+            "kind": other.told["kind"],
+            "namespace": other.placement.namespace,
+            "name": other.told["name"],
+            "uid": run.leaving_for,
+        }
+        return Evict(read.placement.key, uid, told)
+
+    def _by_uid(self) -> dict[str, _Read]:
+        return {str(each.told.get("uid", "")): each for each in self._read.values()}
+
+    # -- what there is
+
+    def _bring(self, asked: dict[str, _Asked], fleet: Fleet, now: datetime) -> list[str]:
+        """Have the engine know what is so."""
+        now_s = now.timestamp()
+        self._rooms.begin(
+            Picture(
+                fleet.clusters,
+                Ledger.of(each.promises for each in self._read.values()),
+                fleet.prices,
+                now,
+                self._clock(),
+                self._books.taken_by,
+            ),
+            {uid: (each.asked, each.wish) for uid, each in asked.items()},
+        )
+        waiting = {
+            uid: Waits(each.item, each.asked.queued_at.timestamp(), each.preempted)
+            for uid, each in asked.items()
+        }
+        holding = {}
+        for uid, read in self._by_uid().items():
+            held = read.standing(now_s) if uid not in waiting else None
+            if held is not None and read.wish is not None:
+                item = self._item(uid, read, read.wish, fleet)
+                holding[uid] = Holds(replace(item, run_time_s=held.run_time_s), held)
+        return bring(self.engine, waiting, holding, now_s)
+
+    def _asked(self, question: Question, fleet: Fleet, now: datetime) -> _Asked | None:
+        """None for what is not stored as it is asked about. Raises Invalid."""
+        asked = asked_of(
             question.workload,
             question.placement,
-            self._fleet(),
-            self._promises(),
-            now=self._now(),
-            now_s=self._clock(),
+            fleet,
+            now=now,
             lost=question.lost,
             barred=question.barred,
             unsplittable=question.unsplittable,
         )
+        wish = standing.wish_of(question.workload)
+        if wish is None:
+            return None
+        uid = asked.demand.workload.uid
+        self._number([(asked.queued_at.timestamp(), uid)])
+        item = Item(
+            uid=uid,
+            quota=self.claims.quota.get(asked.demand.workload.namespace, ""),
+            priority=asked.demand.priority,
+            sequence=self._sequences[uid],
+            requests=wish.whole,
+            shape=uid,
+            run_time_s=asked.demand.run_time_s,
+            generation=asked.generation,
+            pods=sum(wish.pods.values()),
+            preempts=Urgency.of(question.workload).preempts(fleet),
+        )
+        return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")))
+
+    def _item(self, uid: str, read: _Read, wish: Wish, fleet: Fleet) -> Item:
+        """Of what has a place. Policies have no say in that any more."""
+        run = self.engine.running().get(uid)
+        if read.urgency is None and run is not None:
+            return run.whole
+        return Item(
+            uid=uid,
+            quota=self.claims.quota.get(read.placement.namespace, ""),
+            priority=read.urgency.value(fleet) if read.urgency is not None else 0,
+            sequence=self._sequences[uid],
+            requests=wish.whole,
+            shape=uid,
+            pods=sum(wish.pods.values()),
+            preempts=read.urgency is not None and read.urgency.preempts(fleet),
+        )
+
+    def _number(self, queued: list[tuple[float, str]]) -> None:
+        """Who came first; of those that are seen together for the first time, by time."""
+        for _, uid in sorted(queued):
+            if uid not in self._sequences:
+                self._last += 1
+                self._sequences[uid] = self._last
+
+    def _fleet(self) -> Fleet:
+        classes = list(self._objects(_row(PRIORITY_CLASSES)))
+        return Fleet(
+            clusters=tuple(self._books.clusters()),
+            policies=tuple(map(policy_of, self._objects(PLACEMENT_POLICY.resource))),
+            prices=prices_of(self._objects(PRICE_BOOK.resource), now=self._now()),
+            priorities={obj["metadata"]["name"]: int(obj.get("value", 0)) for obj in classes},
+            never_preempt=frozenset(
+                obj["metadata"]["name"] for obj in classes if obj.get("preemptionPolicy") == "Never"
+            ),
+            lease=self._lease,
+        )
+
+    def _take_quotas(self) -> None:
+        quotas = self._store.collection(FLEET_QUOTA.resource).snapshot().entries()
+        namespaces = self._store.collection(_row(NAMESPACES)).snapshot().entries()
+        seen = [(each.name, each.revision) for each in (*quotas, *namespaces)]
+        if seen == self._claimed:
+            return
+        self._claimed = seen
+        objects = [each.parse() for each in quotas]
+        self.claims = claims_of(objects, [each.parse() for each in namespaces])
+        try:
+            tree = tree_of(objects)
+        except Invalid as error:
+            log.error("the quotas make no tree, those from before go on: %s", error)
+            return
+        if tree != self.engine.book.tree:
+            self.engine.quota_changed(tree)
+
+    def _take_in(self) -> None:
+        before, self._read = self._read, {}
+        for entry in self._store.collection(PLACEMENT.resource).snapshot().entries():
+            self._read[entry.key] = self._reading(entry, before.get(entry.key))
+        uids = self._by_uid()
+        self._sequences = {uid: n for uid, n in self._sequences.items() if uid in uids}
+        self._number(
+            [
+                (standing.seconds_of(read.status.get("queuedAt")) or 0.0, uid)
+                for uid, read in sorted(
+                    uids.items(), key=lambda each: each[1].placement.key
+                )
+            ]
+        )  # fmt: skip
+
+    def _reading(self, placement: Entry, before: _Read | None) -> _Read:
+        """A Placement, read only if it or its workload is not as it was."""
+        same = before is not None and before.placement is placement
+        obj: Object = {} if same else placement.parse()
+        told = before.told if before is not None and same else obj["spec"]["workload"]
+        workload = self._workload(placement.namespace, told)
+        if before is not None and same and before.workload is workload:
+            return before
+        obj = obj or placement.parse()
+        status: Object = obj.get("status") or {}
+        if workload is None or workload.uid != told.get("uid"):
+            # What is left of it stays what it was, until nothing of it can run.
+            wish = before.wish if before is not None else None
+            return _Read(placement, None, told, status, Ledger(), wish, None)
+        parsed = workload.parse()
+        return _Read(
+            placement,
+            workload,
+            told,
+            status,
+            promises_of(obj, parsed),
+            standing.wish_of(parsed),
+            Urgency.of(parsed),
+        )
+
+    def _workload(self, namespace: str, told: Object) -> Entry | None:
+        resource = builtin.by_kind(told["apiVersion"], told["kind"])
+        return self._store.get(resource, namespace, told["name"]) if resource is not None else None
+
+    def _objects(self, resource: Resource) -> Iterator[Object]:
+        for entry in self._store.collection(resource).snapshot().entries():
+            yield entry.parse()
+
+
+class _Asked(NamedTuple):
+    """A workload that waits, ready to be decided about."""
+
+    question: Question
+    asked: Asked
+    wish: Wish
+    item: Item
+    preempted: bool
+
+    @property
+    def uid(self) -> str:
+        return self.item.uid
+
+    def answered(self, decided: Decided) -> Answered:
         rules = decided.policy.spec
-        return Answer(
+        answer = Answer(
             spec=decided.spec,
             status=decided.status,
             placed=decided.placed,
@@ -85,67 +356,22 @@ class Placing:
             offsets=rules.gang.index_mode == "Offset",
             retry_after_s=decided.retry_after_s,
         )
-
-    # -- what there is
-
-    def _fleet(self) -> Fleet:
-        return Fleet(
-            clusters=tuple(self._books.clusters()),
-            policies=tuple(map(policy_of, self._objects(PLACEMENT_POLICY.resource))),
-            prices=prices_of(self._objects(PRICE_BOOK.resource), now=self._now()),
-            priorities=self._priorities(),
-            lease=self._lease,
-        )
-
-    def _priorities(self) -> dict[str, int]:
-        return {
-            obj["metadata"]["name"]: int(obj.get("value", 0))
-            for obj in self._objects(_row(PRIORITY_CLASSES))
-        }
-
-    def _promises(self) -> Ledger:
-        before, self._read = self._read, {}
-        for entry in self._store.collection(PLACEMENT.resource).snapshot().entries():
-            self._read[entry.key] = self._promised(entry, before.get(entry.key))
-        return Ledger.of(each.promises for each in self._read.values())
-
-    def _promised(self, placement: Entry, before: _Read | None) -> _Read:
-        """What a Placement promises, read only if it or its workload is not as it was."""
-        same = before is not None and before.placement is placement
-        told = before.told if before is not None and same else placement.parse()["spec"]["workload"]
-        workload = self._workload(placement.namespace, told)
-        if before is not None and same and before.workload is workload:
-            return before
-        promises = Ledger()
-        if workload is not None and workload.uid == told.get("uid"):
-            promises = promises_of(placement.parse(), workload.parse())
-        return _Read(placement, workload, told, promises)
-
-    def _workload(self, namespace: str, told: Object) -> Entry | None:
-        resource = builtin.by_kind(told["apiVersion"], told["kind"])
-        return self._store.get(resource, namespace, told["name"]) if resource is not None else None
-
-    def _placement(self, workload: Object) -> Object | None:
-        metadata = workload["metadata"]
-        name = name_of(workload["kind"], metadata["name"])
-        entry = self._store.get(PLACEMENT.resource, metadata.get("namespace", ""), name)
-        obj = entry.parse() if entry is not None else None
-        if obj is None or obj["spec"]["workload"].get("uid") != metadata.get("uid"):
-            return None
-        return obj
-
-    def _objects(self, resource: Resource) -> Iterator[Object]:
-        for entry in self._store.collection(resource).snapshot().entries():
-            yield entry.parse()
+        return Answered(self.question, answer)
 
 
 class _Read(NamedTuple):
-    """What a Placement promises as long as it and its workload are these entries."""
+    """What a Placement says as long as it and its workload are these entries."""
 
     placement: Entry
     workload: Entry | None
     told: Object
+    status: Object
     promises: Ledger
+    wish: Wish | None
+    urgency: Urgency | None
+
+    def standing(self, now: float) -> Standing | None:
+        return standing.standing_of(self.status, self.wish, now=now) if self.wish else None
 
 
 def _row(gvr: GroupVersionResource) -> Resource:

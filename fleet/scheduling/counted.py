@@ -15,7 +15,7 @@ from fleet.scheduling.quota.tree import Key
 from fleet.scheduling.requests import is_accelerator, pod_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 Object = dict[str, Any]
 
@@ -35,13 +35,10 @@ def accelerator_of(pod_spec: Mapping[str, Any]) -> str:
 
 def _kind_of(term: Mapping[str, Any]) -> str:
     for each in term.get("matchExpressions") or ():
-        values = each.get("values") or ()
-        if (
-            each.get("key") in ACCELERATOR_LABELS
-            and each.get("operator") == "In"
-            and len(values) == 1
-        ):  # fmt: skip
-            return str(values[0])
+        values: Sequence[str] = each.get("values") or ()
+        of_kinds = each.get("key") in ACCELERATOR_LABELS and each.get("operator") == "In"
+        if of_kinds and len(values) == 1:
+            return values[0]
     return ""
 
 

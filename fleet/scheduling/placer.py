@@ -38,6 +38,8 @@ class Item:
     pods: int = 1
     queues: bool = True
     """A job waits for quota, a service is refused."""
+    preempts: bool = True
+    """Whether anything may be ended for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,29 @@
 Pure functions of what the fleet is at one time, so that they can be asked without acting as well.
 The promises are read off the Placements in flight, which hold every decision that was made: nothing
 is remembered between two questions, and a restart changes nothing. `fleet.gateway.placing` gathers
-the values and asks for `fleet.dispatch`, which stores each answer before the next question.
+the values; `rooms` asks for the engine, which decides whose turn it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.errors import Cause, Invalid
 from fleet.scheduling.demand import demand_of, pod_kind_of, template_of, workload_of
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.price import Prices
-from fleet.scheduling.record import Held, plan_of, shards_of, spec_of, status_of
+from fleet.scheduling.record import (
+    COUNTED,
+    Held,
+    plan_of,
+    shards_of,
+    spec_of,
+    status_of,
+    with_condition,
+)
 from fleet.scheduling.selection import select
 from policies.placement_policy import Failover
 
@@ -44,6 +52,8 @@ class Fleet:
     prices: Prices = field(default_factory=Prices)
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of the priority classes, by name."""
+    never_preempt: frozenset[str] = frozenset()
+    """Priority classes for whose work nothing is ended."""
     lease: timedelta = _DEFAULT_LEASE
     """Of workloads whose policy leaves it at the default."""
 
@@ -195,6 +205,26 @@ def decide(
     return asked.decided(decision, fleet.prices, now=now)
 
 
+def counted_in(decided: Decided, quota: str, now: datetime) -> Object:
+    """The status with the FleetQuota that counts it, "" where none does."""
+    status, decision = decided.status, decided.decision
+    if not quota:
+        conditions = [e for e in status.get("conditions") or () if e["type"] != COUNTED]
+        left = {name: value for name, value in status.items() if name != "quota"}
+        return {**left, "conditions": conditions}
+    if isinstance(decision, Plan):
+        told = "True", "QuotaReserved", f"counted in quota {quota}"
+    elif isinstance(decision, Held):
+        told = "False", decision.reason, decision.message
+    else:
+        told = "False", "NoRoom", "what has no room holds no quota"
+    conditions = with_condition(
+        status.get("conditions") or (),
+        type=COUNTED, status=told[0], reason=told[1], message=told[2], now=now,
+    )  # fmt: skip
+    return {**status, "quota": quota, "conditions": conditions}
+
+
 def promises_of(placement: Object, workload: Object) -> Ledger:
     """What a Placement promises that may not be seen yet; all that are in flight together are the
     `promises` to decide with.
@@ -215,30 +245,31 @@ def promises_of(placement: Object, workload: Object) -> Ledger:
     return Ledger().reserve(workload_of(workload).uid, kind, promised)
 
 
-def in_order(
-    waiting: Iterable[tuple[Object, Object | None]], priorities: Mapping[str, int]
-) -> list[Object]:
-    """The workloads, most urgent first: by priority, then who waits longest, then by name.
+class Urgency(NamedTuple):
+    """What a workload says of its priority: a number of its own, or its class."""
 
-    Each comes with its Placement, None before there was one.
-    """
+    priority: int | None
+    class_name: str
+    never_preempts: bool
 
-    def urgency(pair: tuple[Object, Object | None]) -> tuple[int, datetime, str, str]:
-        obj, placement = pair
-        workload = workload_of(obj)
-        queued = _moment(((placement or {}).get("status") or {}).get("queuedAt"))
-        since = queued or _moment(_created(obj)) or datetime.max.replace(tzinfo=UTC)
-        return -_priority(obj, priorities), since, workload.namespace, workload.name
+    @classmethod
+    def of(cls, obj: Object) -> Urgency:
+        pod_spec: Object = template_of(obj).get("spec") or {}
+        priority = pod_spec.get("priority")
+        return cls(
+            None if priority is None else int(priority),
+            str(pod_spec.get("priorityClassName") or ""),
+            pod_spec.get("preemptionPolicy") == "Never",
+        )
 
-    return [obj for obj, _ in sorted(waiting, key=urgency)]
+    def value(self, fleet: Fleet) -> int:
+        if self.priority is not None:
+            return self.priority
+        return fleet.priorities.get(self.class_name, 0)
 
-
-def _priority(obj: Object, priorities: Mapping[str, int]) -> int:
-    pod_spec: Object = template_of(obj).get("spec") or {}
-    given = pod_spec.get("priority")
-    return int(
-        priorities.get(pod_spec.get("priorityClassName") or "", 0) if given is None else given
-    )
+    def preempts(self, fleet: Fleet) -> bool:
+        """Whether anything may be ended for it, as Kubernetes has it."""
+        return not self.never_preempts and self.class_name not in fleet.never_preempt
 
 
 def _applied(policy: Policy, lease: timedelta, unsplittable: str) -> tuple[Policy, tuple[str, ...]]:
@@ -284,10 +315,6 @@ def _unresized(demand: Demand, before: Object) -> None:
         name=workload.name,
         causes=[Cause("FieldValueInvalid", why, "spec.parallelism")],
     )
-
-
-def _created(obj: Object) -> Any:
-    return (obj.get("metadata") or {}).get("creationTimestamp")
 
 
 def _moment(text: Any) -> datetime | None:

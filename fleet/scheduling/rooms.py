@@ -17,8 +17,6 @@ from fleet.scheduling.counted import times, total
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Placed, Unplaced
-from fleet.scheduling.price import Prices
-from fleet.scheduling.standing import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -29,8 +27,11 @@ if TYPE_CHECKING:
     from fleet.scheduling.placement import Shard
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
+    from fleet.scheduling.price import Prices
     from fleet.scheduling.quota.tree import Key
     from fleet.scheduling.requests import Vector
+    from fleet.scheduling.standing import Wish
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -114,9 +115,7 @@ class Rooms:
         """Where it goes, `without` what runs of others."""
         picture = self._now
         clusters = self._view | self._freed(without) if without else self._view
-        return asked.choose(
-            clusters.values(), picture.prices, now=picture.now, now_s=picture.now_s
-        )
+        return asked.choose(clusters.values(), picture.prices, now=picture.now, now_s=picture.now_s)
 
     def reserve(self, uid: str, plan: Plan) -> None:
         """Deduct a plan."""
@@ -126,9 +125,7 @@ class Rooms:
         for name in {key.cluster for key in ledger.entries}:
             cluster = self._view.get(name)
             if cluster is not None and cluster.capacity is not None:
-                self._view[name] = replace(
-                    cluster, capacity=ledger.deduct(name, cluster.capacity)
-                )
+                self._view[name] = replace(cluster, capacity=ledger.deduct(name, cluster.capacity))
 
     @property
     def _now(self) -> Picture:
@@ -138,9 +135,7 @@ class Rooms:
     def _refresh(self) -> None:
         self._undo = None
         self._alike = {}
-        self._view = {
-            each.name: each for each in self._ledger(()).deducted(self._now.clusters)
-        }
+        self._view = {each.name: each for each in self._ledger(()).deducted(self._now.clusters)}
 
     def _ledger(self, without: Collection[str]) -> Ledger:
         found = self._now.promises
@@ -182,4 +177,4 @@ def _given(capacity: Capacity, taken: Mapping[Vector, Mapping[str, int]]) -> Cap
 def _promise(uid: str, plan: Plan) -> Ledger:
     """As `planner.promises_of` promises it once it is stored."""
     added = [each for each in plan.shards if each.generation == plan.generation]
-    return Ledger().reserve(uid, plan.demand.roles[0].kind, added)
+    return Ledger().reserve(uid, {role.name: role.kind for role in plan.demand.roles}, added)

@@ -58,6 +58,7 @@ class PodWorkload(Workload):
             grace_s=grace_s if placed and self.deleting else None,
             lapses=False,
             moves=False,
+            end_s=int(self.spec.get("terminationGracePeriodSeconds") or 0),
         )
 
 

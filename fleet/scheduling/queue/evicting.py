@@ -34,7 +34,7 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
     """Evict for the gang of an earmark whose start was foreseen, where that is right."""
     item, rules = mark.item, state.rules
     failed, not_before = state.failed.get(item.uid, (0, 0.0))
-    if now < not_before:
+    if now < not_before or not item.preempts:
         return None
     weight = state.book.weight(mark.asked)
     most_lost = None

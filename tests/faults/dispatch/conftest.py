@@ -29,7 +29,7 @@ from fleet.dispatch.chronicle import Chronicle
 from fleet.dispatch.decisions import Timing
 from fleet.dispatch.leases import Leases, ShardKey
 from fleet.dispatch.looking import Looker
-from fleet.dispatch.planning import Answer
+from fleet.dispatch.planning import Answer, Answered
 from fleet.dispatch.premises import Premises
 from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
@@ -434,8 +434,12 @@ class Planner:
         self.fencing = "Controller"
         self.offsets = False
 
-    def order(self, workloads: Any) -> list[Object]:
-        return sorted(workloads, key=lambda obj: obj["metadata"]["name"])
+    async def round(self, questions: Any) -> AsyncIterator[Answered]:
+        for question in sorted(questions, key=lambda each: each.workload["metadata"]["name"]):
+            yield Answered(question, await self.plan(question))
+
+    def next_s(self) -> None:
+        return None
 
     async def plan(self, question: Any) -> Answer:
         spec, before = question.placement["spec"], question.placement.get("status") or {}

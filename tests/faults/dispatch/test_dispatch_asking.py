@@ -12,7 +12,7 @@ import pytest
 
 from fleet.dispatch.controller import Dispatch
 from fleet.dispatch.parts import Parts
-from fleet.dispatch.planning import Answer
+from fleet.dispatch.planning import Answer, Answered
 
 FLEET = "f1ee7000-0000-4000-8000-000000000000"
 NOBODY = SimpleNamespace(
@@ -26,13 +26,14 @@ class Refusing:
     def __init__(self) -> None:
         self.asked = asyncio.Queue()
 
-    def order(self, workloads):
-        return list(workloads)
+    async def round(self, questions):
+        for question in questions:
+            self.asked.put_nowait(question.workload)
+            status = {**(question.placement.get("status") or {}), "message": "no room"}
+            yield Answered(question, Answer(question.placement["spec"], status, placed=False))
 
-    async def plan(self, question):
-        self.asked.put_nowait(question.workload)
-        status = {**(question.placement.get("status") or {}), "message": "no room"}
-        return Answer(question.placement["spec"], status, placed=False)
+    def next_s(self):
+        return None
 
 
 def shrink(job):

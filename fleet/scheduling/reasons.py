@@ -1,0 +1,107 @@
+"""Why a workload waits that is not short of room, in words and in one word for programs.
+
+What is short of room is told by `sentences`, cluster by cluster. Next step: `record` writes it into
+the Placement.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fleet.scheduling.quota.book import UNLIMITED
+from fleet.scheduling.requests import is_accelerator, quantity_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from fleet.scheduling.decisions import Why
+    from fleet.scheduling.placer import Item
+    from fleet.scheduling.quota.book import Book
+    from fleet.scheduling.quota.tree import Key
+
+REASONS: Final[Mapping[str, str]] = {
+    "Quota": "QuotaExceeded",
+    "AboveLimit": "QuotaTooSmall",
+    "NoSuchQuota": "NoSuchQuota",
+    "Evicting": "Preempting",
+    "Behind": "RoomKept",
+}
+"""Of what waits for something else than room: the engine's word, and the Placement's."""
+
+
+def reason_of(why: Why) -> str:
+    return REASONS[why.reason]
+
+
+def because(
+    why: Why, item: Item, book: Book, *, name: Callable[[str], str], victims: Sequence[str] = ()
+) -> str:
+    """The sentence. `name` gives what a uid stands for; `victims` are what was told to go."""
+    match why.reason:
+        case "Quota":
+            return _short(why, item, book)
+        case "AboveLimit":
+            return _never(why, item, book)
+        case "Evicting":
+            gone = ", ".join(sorted(map(name, victims)))
+            return f"waits for {gone or 'what was ended for it'} to be gone"
+        case "Behind":
+            return f"there is room, but {name(why.text)} comes first and would start later"
+    return str(why)
+
+
+def _short(why: Why, item: Item, book: Book) -> str:
+    key = why.key
+    assert key is not None
+    cell = book.cell(why.node, key)
+    used, limit = _text(key, cell.used), _text(key, cell.limit)
+    told = (
+        f"quota {item.quota}: it asks for {_asked(item, key)} {key}, and {used} of the {limit} "
+        f"that {_node(why.node, item.quota)} may use are in use"
+    )
+    return f"{told}; it starts when {_text(key, why.short)} more are given back"
+
+
+def _never(why: Why, item: Item, book: Book) -> str:
+    key = why.key
+    assert key is not None
+    cells = {cell.key: cell for cell in book.cells(item.quota)}
+    kinds = sorted(
+        each.accelerator
+        for each in cells
+        if each.resource == key.resource and each.accelerator
+    )  # fmt: skip
+    if key not in cells and is_accelerator(key.resource) and kinds:
+        asked = f"kind {key.accelerator}" if key.accelerator else "no kind"
+        return (
+            f"quota {item.quota} counts {key.resource} of kind {', '.join(kinds)}, and the pods "
+            f"ask for {asked}: add the node selector fleet.dev/accelerator"
+        )
+    limits = [
+        f"{_node(node.name, item.quota)} {_text(key, cell.limit)}"
+        for node in book.tree.path(item.quota)
+        for cell in book.cells(node.name)
+        if cell.key == key and cell.limit < UNLIMITED
+    ]
+    return (
+        f"quota {item.quota}: it asks for {_asked(item, key)} {key}, more than it could ever use "
+        f"({', '.join(limits)}); raise the limit, or ask for less"
+    )
+
+
+def _node(node: str, quota: str) -> str:
+    return "it" if node == quota else f"node {node}"
+
+
+def _asked(item: Item, key: Key) -> str:
+    """What is counted under a key: of its resource, what names its kind, or what no line names."""
+    exact = item.requests.get(key)
+    if exact is not None:
+        return _text(key, exact)
+    return _text(
+        key, sum(amount for each, amount in item.requests.items() if each.resource == key.resource)
+    )
+
+
+def _text(key: Key, amount: int) -> str:
+    return quantity_text(key.resource, amount)
