@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.placer import Item
-    from fleet.scheduling.quota.book import Book
+    from fleet.scheduling.quota.book import Book, Cell
     from fleet.scheduling.quota.tree import Key
 
 REASONS: Final[Mapping[str, str]] = {
@@ -54,12 +54,22 @@ def _short(why: Why, item: Item, book: Book) -> str:
     key = why.key
     assert key is not None
     cell = book.cell(why.node, key)
-    used, limit = _text(key, cell.used), _text(key, cell.limit)
+    used = _text(key, cell.used - _own(item, key, cell, book))
+    limit = _text(key, cell.limit)
     told = (
         f"quota {item.quota}: it asks for {_asked(item, key)} {key}, and {used} of the {limit} "
         f"that {_node(why.node, item.quota)} may use are in use"
     )
     return f"{told}; it starts when {_text(key, why.short)} more are given back"
+
+
+def _own(item: Item, key: Key, cell: Cell, book: Book) -> int:
+    """What is held for it already counts as used."""
+    charge = book.charges.get(item.uid)
+    if charge is None:
+        return 0
+    held = book.ask(charge.node, charge.amounts)
+    return sum(amount for path, amount in held if cell in path)
 
 
 def _never(why: Why, item: Item, book: Book) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from fleet.scheduling.placer import Placed, Unplaced
 from fleet.scheduling.queue.marks import Mark
 from fleet.scheduling.quota.book import level
+from fleet.scheduling.requests import is_accelerator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,7 +116,7 @@ def takes_room_of(
             continue
         if mark.starts_s is None:
             aged = now - mark.since_s >= state.rules.aging_s
-            if aged and not item.requests.keys().isdisjoint(mark.item.requests):
+            if aged and _compete(item, mark.item) and _would_be_in(state, mark, placed):
                 return uid
             continue
         if item.run_time_s is not None and now + item.run_time_s <= mark.starts_s + _SOON:
@@ -126,6 +127,21 @@ def takes_room_of(
         if isinstance(later, Unplaced):
             return uid
     return None
+
+
+def _compete(item: Item, other: Item) -> bool:
+    """Whether both want what is scarce for the other: its accelerators, where it asks for any."""
+    scarce = [key for key in other.requests if is_accelerator(key.resource)]
+    return any(key in item.requests for key in scarce or other.requests)
+
+
+def _would_be_in(state: State, mark: Mark, placed: Placed) -> bool:
+    """Whether a gang with no end in sight would start in one of the members that are to be taken,
+    if all that runs were gone."""
+    best = state.placer.place(mark.item, without=state.runs.by_uid.keys())
+    if isinstance(best, Unplaced):
+        return False
+    return not best.clusters or not best.clusters.keys().isdisjoint(placed.clusters)
 
 
 def foresee(state: State, root: Root, mark: Mark, now: float) -> None:

@@ -519,6 +519,8 @@ class Fleet:
         self.starts: list[tuple[float, str, int, int]] = []
         """(time, member, generation, rank) of every pod that began to run."""
         self.planner = Planner(self)
+        self.decides: Callable[[], Any] = lambda: self.planner
+        """Makes the planner of each life of the gateway."""
         self.orphaned: set[str] = set()
         self.crash_after: int | None = None
         self.operations = 0
@@ -593,7 +595,7 @@ class Fleet:
         )
         self.waiting = Waiting(
             self.store,
-            planner=self.planner,
+            planner=self.decides(),
             bars=self.bars,
             barred=lambda namespace: {},
             chronicle=chronicle,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet.dispatch.planning import Question
+from fleet.dispatch.planning import Answer, Answered, Question, Refused
 from fleet.errors import Invalid
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
@@ -34,6 +34,9 @@ class Books:
 
     def clusters(self) -> list[Cluster]:
         return [self._cluster(name, free) for name, free in self.free.items()]
+
+    def taken_by(self, workload: str) -> dict[str, Any]:
+        return {}
 
     def _cluster(self, name: str, free: int) -> Cluster:
         accounts = NodeAccounts()
@@ -104,8 +107,23 @@ async def store():
         yield made
 
 
-def placing(store: ObjectStore, **free: int) -> Placing:
-    return Placing(store, Books(**free), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+class Asks:
+    """One question at a time, as dispatch would ask it with nothing else waiting."""
+
+    def __init__(self, planner: Placing) -> None:
+        self._planner = planner
+
+    async def plan(self, question: Question) -> Answer:
+        async for step in self._planner.round([question]):
+            if isinstance(step, Refused):
+                raise step.error
+            if isinstance(step, Answered) and step.question is question:
+                return step.answer
+        raise AssertionError("there was no answer")
+
+
+def placing(store: ObjectStore, **free: int) -> Asks:
+    return Asks(Placing(store, Books(**free), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0))
 
 
 def shards(answer) -> dict[str, tuple[int, int]]:
@@ -279,18 +297,23 @@ async def test_a_policy_that_does_not_exist_is_an_error(store):
         await placing(store, east=8).plan(Question(labelled, placement(labelled)))
 
 
-async def test_the_urgent_and_the_old_are_asked_about_first(store):
+async def test_the_urgent_and_the_old_come_first(store):
     high = {"metadata": {"name": "high", "uid": "h"}, "value": 1000}
     await store.create(
         CLASSES, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **high}
     )
-    urgent = job("c", priorityClassName="high")
-    old = job("b", metadata={"creationTimestamp": "2026-11-28T00:00:00Z"})
-    young = job("a")
-    queued, others = job("z"), job("y")
-    for each, uid in ((queued, "uid-z"), (others, "another")):
-        waits = placement(each, {"queuedAt": "2026-11-28T12:00:00Z"})
-        waits["spec"]["workload"]["uid"] = uid
+    urgent = job("c", 1, priorityClassName="high")
+    queued = {"b": "2026-11-28T23:00:00Z", "z": "2026-11-28T23:30:00Z"}
+    questions = []
+    for each in (job("y", 1), job("a", 1), job("b", 1), job("z", 1), urgent):
+        name = each["metadata"]["name"]
+        waits = placement(each, {"queuedAt": queued.get(name, "2026-11-29T00:00:00Z")})
         await store.create(PLACEMENT.resource, waits)
-    ordered = placing(store).order([others, young, old, queued, urgent])
-    assert [each["metadata"]["name"] for each in ordered] == ["c", "b", "z", "a", "y"]
+        questions.append(Question(each, waits))
+    planner = Placing(store, Books(east=4), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+    placed = [
+        step.question.workload["metadata"]["name"]
+        async for step in planner.round(questions)
+        if step.answer.placed
+    ]
+    assert placed == ["c", "b", "z", "a"]

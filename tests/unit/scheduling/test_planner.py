@@ -8,7 +8,7 @@ import pytest
 
 from fleet.errors import Invalid
 from fleet.scheduling.ledger import Ledger
-from fleet.scheduling.planner import Fleet, decide, in_order, promises_of
+from fleet.scheduling.planner import Fleet, decide, promises_of
 from policies import PLACEMENT
 
 SPLIT = {"mode": "Split", "workloads": {}, "failover": {"tolerate": "15s", "fencing": "Confirmed"}}
@@ -192,26 +192,3 @@ def test_what_cannot_be_read_promises_nothing(build, fleet):
     assert promises_of(stored(decided), broken) == Ledger()
     older = [{"state": "Planned", "ranks": 6}]
     assert promises_of(stored(decided, shards=older), build.job(6)) == Ledger()
-
-
-# -- order
-
-
-def test_priority_then_waiting_time_then_name(build):
-    def job(name, *, created, priority=""):
-        made = build.job(1, name=name)
-        made["metadata"]["creationTimestamp"] = created
-        made["spec"]["template"]["spec"]["priorityClassName"] = priority
-        return made
-
-    early, late = "2026-11-29T10:00:00Z", "2026-11-29T11:00:00Z"
-    waiting = [
-        (job("late", created=late), None),
-        (job("urgent", created=late, priority="high"), None),
-        (job("b", created=early), None),
-        (job("a", created=early), None),
-        (job("requeued", created=late), {"status": {"queuedAt": "2026-11-29T09:00:00Z"}}),
-    ]
-    for pairs in (waiting, waiting[::-1]):
-        names = [obj["metadata"]["name"] for obj in in_order(pairs, {"high": 10})]
-        assert names == ["urgent", "requeued", "a", "b", "late"]

@@ -1,0 +1,291 @@
+"""Quota and eviction carried out: the engine decides, gateways die in between, nothing is lost.
+
+With the planner of the product over what the simulated members have.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.gateway.placing import Placing
+from fleet.scheduling.accounts import NodeAccounts
+from fleet.scheduling.clusters import Cluster
+from fleet.scheduling.queue.rules import Rules
+from policies import FLEET_QUOTA, PLACEMENT
+
+EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
+"""Evict whenever it is allowed."""
+
+
+class Books:
+    """What the simulated members have, as one node each."""
+
+    def __init__(self, fleet):
+        self._fleet = fleet
+
+    def _accounts(self, member):
+        accounts = NodeAccounts()
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": {"pods": str(member.room)}, "conditions": ready}
+        accounts.upsert_node({"metadata": {"name": "n1"}, "status": status})
+        for pod in member.all("pods"):
+            accounts.upsert_pod(pod)
+        return accounts
+
+    def clusters(self):
+        return [
+            Cluster(name, {}, self._accounts(member).capacity(0.0), ready=not member.cut)
+            for name, member in self._fleet.members.items()
+        ]
+
+    def taken_by(self, workload):
+        return {
+            name: taken
+            for name, member in self._fleet.members.items()
+            if (taken := self._accounts(member).taken_by(workload))
+        }
+
+
+@pytest.fixture
+def engines(fleet):
+    """The planners of all lives of the gateway."""
+    made = []
+
+    def decides():
+        made.append(
+            Placing(
+                fleet.store, Books(fleet), now=fleet.clock.datetime, clock=lambda: 0.0,
+                lease_s=15.0, rules=EAGER,
+            )
+        )  # fmt: skip
+        return made[-1]
+
+    fleet.decides = decides
+    return made
+
+
+@pytest.fixture
+async def sizes(fleet, engines):
+    """A fleet of one member with room for eight."""
+    await fleet.join("east", room=8)
+    await fleet.restart()
+    return fleet
+
+
+async def quota(fleet, name="team", pods=4, **spec):
+    line = {"name": "pods", "guaranteed": str(pods)}
+    obj = {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "FleetQuota",
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {"namespaces": {}, "resources": [line], **spec},
+    }
+    present = fleet.store.get(FLEET_QUOTA.resource, "", name)
+    if present is None:
+        await fleet.store.create(FLEET_QUOTA.resource, obj)
+    else:
+        await fleet.store.update(FLEET_QUOTA.resource, obj, expected=present.revision)
+
+
+def status(fleet, name="train"):
+    return fleet.store.get(PLACEMENT.resource, "payments", f"job-{name}").parse()["status"]
+
+
+def phase(fleet, name):
+    return fleet.record(name).phase
+
+
+def used(engines, node="team"):
+    engines[-1].engine.verify()
+    lines = [line for line in engines[-1].engine.report() if line.node == node]
+    return sum(line.used - line.earmarked for line in lines)
+
+
+async def run(fleet, name, ranks, *, priority=0, pod=None, **more):
+    """A Job; the next is younger."""
+    await fleet.run_job(name, ranks, pod={"priority": priority, **(pod or {})}, **more)
+    await fleet.round()
+
+
+async def test_quota_holds_a_second_job_back_until_the_first_has_ended(sizes, engines):
+    fleet = sizes
+    await quota(fleet, pods=4)
+    await run(fleet, "first", 3, **{"run-for": 5})
+    await fleet.until(lambda: phase(fleet, "first") == "Running")
+    await run(fleet, "second", 3)
+    await fleet.until(lambda: fleet.record("second").reason == "QuotaExceeded")
+    told = status(fleet, "second")
+    assert told["message"] == (
+        "quota team: it asks for 3 pods, and 3 of the 4 that it may use are in use; "
+        "it starts when 2 more are given back"
+    )
+    counted = {each["type"]: each["status"] for each in told["conditions"]}
+    assert counted == {"Placed": "False", "QuotaReserved": "False"}
+    await fleet.round()
+    assert fleet.condition("fleet.dev/Placed", "second")["reason"] == "QuotaExceeded"
+    assert used(engines) == 3
+    await fleet.until(lambda: phase(fleet, "second") == "Running")
+    assert phase(fleet, "first") == "Succeeded"
+    assert status(fleet, "second")["quota"] == "team"
+    assert used(engines) == 3
+
+
+async def test_what_asks_for_more_than_there_ever_is_is_told_so_and_holds_up_nobody(sizes, engines):
+    fleet = sizes
+    await quota(fleet, pods=4)
+    await run(fleet, "wide", 5)
+    await run(fleet, "train", 4)
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    assert fleet.record("wide").reason == "QuotaTooSmall"
+    assert "raise the limit, or ask for less" in fleet.record("wide").message
+    await quota(fleet, pods=9)
+    await fleet.until(lambda: fleet.record("wide").reason == "NoRoom")
+    assert used(engines) == 4
+
+
+async def test_a_limit_below_what_is_in_use_ends_nothing_and_admits_nothing(sizes, engines):
+    fleet = sizes
+    await quota(fleet, pods=4)
+    await run(fleet, "train", 4)
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    await quota(fleet, pods=2)
+    await run(fleet, "other", 1)
+    await fleet.wait(10)
+    assert phase(fleet, "train") == "Running"
+    assert fleet.record("other").reason == "QuotaExceeded"
+    (line,) = [each for each in engines[-1].engine.report() if each.node == "team"]
+    assert (line.used - line.earmarked, line.overcommitted) == (4, 2)
+    await fleet.delete_job()
+    await fleet.until(lambda: phase(fleet, "other") == "Running")
+
+
+@pytest.mark.parametrize("how", ["suspended", "deleted"])
+async def test_quota_comes_back_when_work_is_suspended_or_deleted(sizes, engines, how):
+    fleet = sizes
+    await quota(fleet, pods=4)
+    await run(fleet, "train", 4)
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    await run(fleet, "other", 4)
+    if how == "suspended":
+        await fleet.change_job("train", lambda obj: obj["spec"].update(suspend=True))
+    else:
+        await fleet.delete_job()
+    await fleet.until(lambda: phase(fleet, "other") == "Running")
+    assert used(engines) == 4
+
+
+async def test_a_preemptor_starts_only_when_its_victims_are_gone(sizes, engines):
+    fleet = sizes
+    east = fleet.members["east"]
+    await run(fleet, "crawl", 4)
+    await run(fleet, "index", 4)
+    await fleet.until(lambda: phase(fleet, "index") == "Running")
+    await run(fleet, "train", 8, priority=100)
+    east.cut = True
+    await fleet.until(lambda: fleet.record("crawl").owed and fleet.record("index").owed)
+    await fleet.wait(5)
+    assert phase(fleet, "train") == "Queued", "nobody saw them end"
+    assert fleet.record("train").message == (
+        "waits for job payments/crawl, job payments/index to be gone"
+    )
+    assert fleet.record("crawl").reason == "Preempted"
+    assert status(fleet, "crawl")["preemptedFor"]["name"] == "train"
+    assert {"Preempted", "Preempting"} <= fleet.events()
+    # Their places are promised: nobody else takes them while they leave.
+    await run(fleet, "late", 2)
+    east.cut = False
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    assert phase(fleet, "crawl") == phase(fleet, "index") == "Queued"
+    assert fleet.job("crawl")["status"].get("failed", 0) == 0
+    # They wait again, before what came after them.
+    await fleet.delete_job()
+    await fleet.until(lambda: phase(fleet, "index") == "Running")
+    assert phase(fleet, "crawl") == "Running"
+    assert phase(fleet, "late") == "Queued"
+    again = status(fleet, "crawl")
+    assert again["preemptions"] == 1
+    assert "preemptedFor" not in again
+
+
+async def test_nothing_is_evicted_for_work_that_never_preempts(sizes):
+    fleet = sizes
+    await run(fleet, "crawl", 8)
+    await fleet.until(lambda: phase(fleet, "crawl") == "Running")
+    await run(fleet, "train", 6, priority=100, pod={"preemptionPolicy": "Never"})
+    await fleet.wait(20)
+    assert phase(fleet, "crawl") == "Running"
+    assert fleet.record("train").reason == "NoRoom"
+
+
+@pytest.mark.parametrize("operations", range(0, 60, 3))
+async def test_a_gateway_that_dies_during_an_eviction_goes_on_with_it(
+    sizes, engines, crash, operations
+):
+    fleet = sizes
+    await quota(fleet, pods=8)
+    await run(fleet, "crawl", 4)
+    await run(fleet, "index", 4)
+    await fleet.until(lambda: phase(fleet, "index") == "Running")
+    fleet.crash_after = fleet.operations + operations
+    try:
+        await run(fleet, "train", 6, priority=100)
+        for _ in range(30):
+            await fleet.round()
+    except crash:
+        pass
+    await fleet.restart()
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    await fleet.wait(5)
+    assert phase(fleet, "crawl") == phase(fleet, "index") == "Queued"
+    assert len(fleet.running()) == 6
+    assert used(engines) == 6
+    assert status(fleet, "crawl")["preemptions"] == 1
+
+
+async def test_a_gateway_that_comes_back_counts_what_runs(sizes, engines):
+    fleet = sizes
+    await quota(fleet, pods=6)
+    await run(fleet, "train", 4)
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    await fleet.restart()
+    await run(fleet, "other", 4)
+    await fleet.until(lambda: fleet.record("other").reason == "QuotaExceeded")
+    assert used(engines) == 4
+
+
+async def test_a_decision_that_cannot_be_stored_is_undone(sizes, engines, monkeypatch):
+    fleet = sizes
+    await quota(fleet, pods=4)
+    write = type(fleet.waiting)._write
+    lost = []
+
+    async def refuse_once(self, *args, **more):
+        if not lost:
+            lost.append(args)
+            from fleet.errors import Conflict
+
+            raise Conflict("somebody else wrote")
+        await write(self, *args, **more)
+
+    monkeypatch.setattr(type(fleet.waiting), "_write", refuse_once)
+    await run(fleet, "train", 4)
+    assert lost
+    assert used(engines) == 4, "the engine holds what it decided"
+    await fleet.delete_job()
+    await run(fleet, "other", 4)
+    await fleet.until(lambda: phase(fleet, "other") == "Running")
+    assert used(engines) == 4
+
+
+async def test_pods_queue_like_jobs_and_go_when_they_are_preempted(sizes):
+    fleet = sizes
+    await quota(fleet, pods=4)
+    await run(fleet, "crawl", 3)
+    await fleet.run_pod("web")
+    await fleet.run_pod("later")
+    await fleet.until(lambda: fleet.record("pod-web").phase == "Running")
+    waits = {c["type"]: c for c in fleet.pod("later")["status"]["conditions"]}
+    assert "1 pods" in waits["PodScheduled"]["message"]
+    await run(fleet, "train", 4, priority=100)
+    await fleet.until(lambda: fleet.pod("web")["metadata"].get("deletionTimestamp"))
+    await fleet.until(lambda: phase(fleet, "crawl") == "Queued")
