@@ -194,6 +194,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
                 group.create_task(controlling.run(controllers.run()), name="controllers")
                 group.create_task(clusters.run(), name="clusters")
                 group.create_task(dispatching.run(dispatch.run()), name="dispatch")
+                group.create_task(assembly.quotas.run(), name="use of quotas")
                 group.create_task(_renewing(renew), name="certificates")
                 group.create_task(_trimming(), name="memory")
                 log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)

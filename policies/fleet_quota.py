@@ -26,8 +26,9 @@ class Line(Model):
     name: str = setting(REQUIRED, "Name of the resource, e.g. nvidia.com/gpu or cpu.")
     accelerator: str = setting(
         "",
-        "Kind of accelerator it counts (label fleet.dev/accelerator of nodes), e.g. h200; empty "
-        "counts all that no quota of the tree names.",
+        "Kind of accelerator it counts (label fleet.dev/accelerator of nodes), e.g. h200, as pods "
+        "ask for it by node selector or required affinity; empty counts all that no quota of the "
+        "tree names, and pods that name no kind.",
     )
     guaranteed: ResourceAmount = setting(
         "0", "What the node can always have; others that borrowed it give it back."
@@ -139,8 +140,7 @@ class FleetQuotaStatus(Model):
 
 
 class FleetQuota(Model):
-    """A node of the quota tree: what a team is guaranteed, may borrow and lends. Recorded, not
-    acted on yet."""
+    """A node of the quota tree: what a team is guaranteed, may borrow and lends."""
 
     spec: FleetQuotaSpec = setting({}, "What it is entitled to.")
     status: FleetQuotaStatus | None = setting(None, "What is used of it.")

@@ -18,6 +18,8 @@ PLACED: Final = ("jobs.batch", "pods")
 """What the fleet places, as `fleet.dispatch.kinds` has it; a test compares."""
 _PLACEMENTS: Final = "placements.fleet.dev"
 _CLUSTERS: Final = "clusters.fleet.dev"
+_ALL_PLACEMENTS: Final = "/apis/fleet.dev/v1alpha1/placements"
+_PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 Object = dict[str, Any]
 
@@ -61,9 +63,26 @@ def explain(client: Client, workload: str, namespace: str | None, form: str) -> 
     placement = placed["items"][0]
     if form == "table":
         clusters = client.get(find(client, _CLUSTERS).path())["items"]
-        click.echo("\n".join(explained(placement, clusters)))
+        click.echo("\n".join(explained(placement, clusters, ahead=_ahead(client, placement))))
     else:
         output.document(placement, form)
+
+
+def _ahead(client: Client, placement: Object) -> int | None:
+    """How many of its quota come before one that waits; None where that cannot be told."""
+    from fleet.errors import ApiError
+    from fleet.scheduling.explain import ahead_of
+
+    status = placement.get("status") or {}
+    if status.get("phase") != "Queued" or not status.get("quota"):
+        return None
+    try:
+        others = client.get(_ALL_PLACEMENTS)["items"]
+        classes = client.get(_PRIORITY_CLASSES)["items"]
+    except ApiError:
+        return None  # not everybody may see what others ask for
+    values = {each["metadata"]["name"]: int(each.get("value", 0)) for each in classes}
+    return ahead_of(placement, others, values)
 
 
 def _why_none(resource: Served, obj: Object, where: str) -> str:

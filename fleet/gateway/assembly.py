@@ -20,6 +20,7 @@ from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.placing import Placing
+from fleet.gateway.quotas import Quotas
 from fleet.gateway.roots import MemberRoot, MergedRoot
 from fleet.gateway.subresources import PodSubresources
 from fleet.gateway.unplaced import Unplaced
@@ -170,11 +171,13 @@ class Assembly:
     ) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
+        placing = Placing(store, self._books, now=self._now, clock=self._clock, lease_s=lease_s)
+        self.quotas = Quotas(store, placing, now=self._now)
         dispatch = Dispatch(
             store,
             self.world,
             parts=parts,
-            planner=Placing(store, self._books, now=self._now, clock=self._clock, lease_s=lease_s),
+            planner=placing,
             fleet=fleet,
             uid=self._uid,
             now=lambda: self._now().timestamp(),

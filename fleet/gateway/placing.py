@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch.planning import Answer, Answered, Evict, Refused
 from fleet.errors import Invalid
+from fleet.gateway import queue_metrics as metrics
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling import standing
@@ -85,6 +86,11 @@ class Placing:
         self._claimed: object = None
         self._sequences: dict[str, int] = {}
         self._last = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_round(self, listener: Callable[[], None]) -> None:
+        """Have `listener` told after each round: what is in use and what waits may have changed."""
+        self._listeners.append(listener)
 
     async def round(
         self, questions: Sequence[Question]
@@ -102,6 +108,7 @@ class Placing:
                 continue
             if found is not None:
                 asked[found.uid] = found
+        started_s = self._clock()
         again = {uid: each for uid, each in asked.items() if not each.asked.lost}
         untold = self._bring(again, fleet, now)
         for uid, each in asked.items():
@@ -112,14 +119,18 @@ class Placing:
                     self._rooms.reserve(uid, decision)
                 yield each.answered(each.asked.decided(decision, fleet.prices, now=now))
         self.engine.capacity_changed()
-        for decided in self.engine.step(now.timestamp()):
+        decisions = self.engine.step(now.timestamp())
+        metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
+        for decided in decisions:
             if isinstance(decided, Admit):
+                metrics.ADMITTED.inc()
                 plan = decided.placed.plan
                 assert isinstance(plan, Plan)
                 yield self._answered(asked[decided.uid], plan, fleet, now)
             elif isinstance(decided, Preempt):
+                metrics.PREEMPTED.inc(len(decided.victims))
                 untold += decided.victims
-        for uid in untold:
+        for uid in dict.fromkeys(untold):
             yield self._evict(uid)
         for item, why in list(self.engine.waiting()):
             if why is not None:

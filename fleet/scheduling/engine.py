@@ -85,6 +85,13 @@ class Engine:
             self._state.ended(uid)
         self._state.forget(uid)
 
+    def spare(self, uid: str) -> None:
+        """It was to go, was not told yet, and need not: who it was for waits no more."""
+        run = self._state.runs.by_uid.get(uid)
+        if run is not None and run.leaving_for not in self._state.lines.of:
+            run.leaving_for = ""
+            self._state.stir(run.item.quota)
+
     def evicted(self, uid: str, now: float) -> None:
         """The platform ended it, or a member did: it waits again, in the place it had."""
         state = self._state

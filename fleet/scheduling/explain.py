@@ -43,11 +43,15 @@ _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", 
 
 
 def explained(
-    placement: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]] | None = None
+    placement: Mapping[str, Any],
+    clusters: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    ahead: int | None = None,
 ) -> list[str]:
     """The lines of `fleet explain` for a Placement object of `fleet.dev/v1alpha1`.
 
-    `clusters` are the Cluster objects of the fleet as they are, None where they are not known.
+    `clusters` are the Cluster objects of the fleet as they are, None where they are not known;
+    `ahead` is how many of its quota come before one that waits.
     """
     spec, status = placement["spec"], placement.get("status") or {}
     shards: Sequence[Object] = status.get("shards") or ()
@@ -71,11 +75,41 @@ def explained(
     lines = [_head(spec, status)]
     if message := status.get("message"):
         lines.append(f"  {message}")
+    if ahead is not None:
+        before = "first of its quota" if not ahead else f"{ahead} of its quota before it"
+        lines.append(f"  in the queue since {_clock(status.get('queuedAt', ''))}, {before}")
+    if told := status.get("preemptedFor"):
+        other = f"{told['kind'].lower()} {told['namespace']}/{told['name']}"
+        lines.append(f"  ended for {other}; its restart budget is untouched")
     lines += _aligned(rows)
     if len(shards) > 1 and (why := status.get("whySeveral")):
         lines.append(f"  why {_count(len(shards))} clusters: {why}")
     lines += _cost(cost)
     return lines
+
+
+def ahead_of(
+    placement: Mapping[str, Any],
+    others: Iterable[Mapping[str, Any]],
+    priorities: Mapping[str, int],
+) -> int:
+    """How many that wait in the same quota come before: by priority, then since when they wait.
+
+    `priorities` are the values of priority classes, by name.
+    """
+
+    def rank(each: Mapping[str, Any]) -> tuple[int, str]:
+        status = each.get("status") or {}
+        return -priorities.get(status.get("priority", ""), 0), str(status.get("queuedAt", ""))
+
+    status, mine = placement["status"], rank(placement)
+    return sum(
+        (each.get("status") or {}).get("phase") == "Queued"
+        and each["status"].get("quota") == status.get("quota")
+        and each["metadata"].get("uid") != placement["metadata"].get("uid")
+        and rank(each) < mine
+        for each in others
+    )
 
 
 def _changed(
@@ -116,7 +150,7 @@ def _head(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
         facts.append(f"{role['pods']} {ranks if alone else role['name']}")
         if alone or role.get("unit", 1) > 1:
             facts.append(f"unit {role.get('unit', 1)}")
-    facts += [f"{key} {status[key]}" for key in ("plane", "priority") if status.get(key)]
+    facts += [f"{key} {status[key]}" for key in ("plane", "priority", "quota") if status.get(key)]
     if policy := spec.get("policy"):
         facts.append(f"policy {policy['namespace']}/{policy['name']}")
     parts = [
@@ -158,6 +192,8 @@ def _ranks(intervals: Sequence[Mapping[str, Any]]) -> str:
 def _other_row(cluster: Mapping[str, Any], changed: str | None, *, placed: bool) -> tuple[str, ...]:
     reason = cluster.get("reason", "")
     short = reason in ("TooSmall", "NetworkTooSmall")
+    if cluster.get("verdict") == "Used":
+        return cluster["name"], "was used", "when it ran last"
     told = "not needed" if cluster.get("verdict") == "Unused" and not short else "too small"
     if cluster.get("verdict") != "Unused":
         told = "not used"

@@ -49,11 +49,14 @@ def bring(
         _hold(engine, holding[uid], waits=uid in known_waiting)
     for uid in sorted(waiting):
         _wait(engine, waiting[uid], known_waiting.get(uid), now)
-    return [
+    untold = [
         uid
         for uid, run in sorted(engine.running().items())
         if run.leaving_for and uid in holding and not holding[uid].standing.leaving_for
     ]
+    for uid in untold:
+        engine.spare(uid)
+    return [uid for uid in untold if engine.running()[uid].leaving_for]
 
 
 def _forget(engine: Engine, uid: str) -> None:

@@ -123,8 +123,14 @@ def _use(line: Line) -> Object:
     if line.key.accelerator:
         found["accelerator"] = line.key.accelerator
     for name in ("used", "borrowed", "lent", "unmanaged", "waiting"):
-        found[name] = quantity_text(line.key.resource, getattr(line, name))
+        found[name] = quantity_text(line.key.resource, _amount(line, name))
     return found
+
+
+def _amount(line: Line, name: str) -> int:
+    """What is held for work that has not started is in use by nobody."""
+    amount: int = getattr(line, name)
+    return amount - line.earmarked if name == "used" else amount
 
 
 def _summary(lines: Sequence[Line]) -> Object:
@@ -133,7 +139,7 @@ def _summary(lines: Sequence[Line]) -> Object:
     for name in ("guaranteed", "limit", "used", "borrowed", "lent"):
         parts = []
         for line in lines:
-            amount = getattr(line, name)
+            amount = None if getattr(line, name) is None else _amount(line, name)
             if amount is None or (not amount and name in ("borrowed", "lent")):
                 text = _NONE
             else:

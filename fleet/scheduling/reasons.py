@@ -25,8 +25,10 @@ REASONS: Final[Mapping[str, str]] = {
     "NoSuchQuota": "NoSuchQuota",
     "Evicting": "Preempting",
     "Behind": "RoomKept",
+    "Capacity": "NoRoom",
+    "NoSuchCapacity": "Impossible",
 }
-"""Of what waits for something else than room: the engine's word, and the Placement's."""
+"""The engine's word, and the Placement's."""
 
 
 def reason_of(why: Why) -> str:

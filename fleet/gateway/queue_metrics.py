@@ -1,0 +1,28 @@
+"""What the queue counts: who waits and why, what was decided, how long that took."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+WAITING = Gauge(
+    "fleet_queue_waiting",
+    "Workloads that wait, by quota and by why.",
+    ["quota", "reason"],
+)
+ADMITTED = Counter("fleet_queue_admitted_total", "Workloads that were given a place.")
+PREEMPTED = Counter("fleet_queue_preempted_total", "Workloads that were ended for others.")
+ROUND_S = Histogram(
+    "fleet_queue_round_duration_seconds",
+    "Deciding about all that wait, once.",
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+)
+USED = Gauge(
+    "fleet_quota_used",
+    "In use by admitted work, in the resource's own unit.",
+    ["quota", "resource", "accelerator"],
+)
+OVERCOMMITTED = Gauge(
+    "fleet_quota_overcommitted",
+    "In use beyond the limit.",
+    ["quota", "resource", "accelerator"],
+)
