@@ -43,13 +43,13 @@ class Turn:
         self.out = out
 
     def decide(self) -> None:
-        queues = self._awake()
         self.root.marks.top_up(self.state.book)
         for mark in [*self.root.marks.preemptors()]:
             if mark.full and not mark.victims:
                 admitted = evicting.start(self.state, self.root, mark, self.now)
                 if admitted is not None:
                     self.out.append(admitted)
+        queues = self._awake()
         heads = [
             (self._precedence(line), node, self.root.version)
             for node, queue in queues.items()
@@ -110,7 +110,7 @@ class Turn:
         if line.why is None or line.why.reason != "Quota":
             return False
         marks = self.root.marks
-        if line.first.uid in marks.by_uid:
+        if line.first.uid in marks.by_uid or line.first.least is not None:
             return False
         height = level(line.asked)
         order: Order = (height, *place)
