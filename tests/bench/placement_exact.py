@@ -7,16 +7,18 @@ it is checked at the same time. Batches: what was reached against what no placem
 
 from __future__ import annotations
 
+import random
 import statistics
 import sys
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import placement_instances
 from placement_instances import Batch, Instance
 
+from fleet.scheduling.batch import place_batch
 from fleet.scheduling.capacity import PodKind, Taken
 from fleet.scheduling.exact import batch as exact_batch
 from fleet.scheduling.exact.gang import Infeasible, Objective, Optimum, Unproven, solve
@@ -181,25 +183,19 @@ def batch_gap(batch: Batch, *, work: float) -> tuple[exact_batch.Gap, int, float
 
 
 def place_all(batch: Batch) -> dict[int, list[exact_batch.Share]]:
-    """Shares by position: one after the other, by priority."""
-    clusters = {each.name: each for each in batch.clusters}
-    placed = {}
-    order = sorted(range(len(batch.demands)), key=lambda at: (-batch.demands[at].priority, at))
-    for at in order:
-        demand = batch.demands[at]
-        plan = place(demand, clusters.values(), generation=1, now_s=0.0, prices=batch.prices)
-        if not isinstance(plan, Plan):
-            continue
-        placed[at] = [
-            exact_batch.Share(each.cluster, each.tier, each.pods, each.per_hour)
-            for each in plan.shards
+    """Shares by position in the batch."""
+    done = place_batch(
+        batch.demands, batch.clusters, now_s=0.0, chance=random.Random(0), prices=batch.prices
+    )
+    return {
+        at: [
+            exact_batch.Share(
+                piece.cluster, each.seating.answer.tier, sum(piece.pods), piece.per_hour
+            )
+            for piece in each.seating.answer.pieces
         ]
-        for shard in plan.shards:
-            there = clusters[shard.cluster]
-            assert there.capacity is not None
-            left = there.capacity.without(demand.role.kind, shard.pods, blocks=dict(shard.blocks))
-            clusters[shard.cluster] = replace(there, capacity=left)
-    return placed
+        for at, each in done.admitted.items()
+    }
 
 
 # -- the part
