@@ -13,7 +13,7 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import placement_instances
 from placement_instances import Batch, Instance
@@ -71,7 +71,9 @@ class Compared:
 
 
 def compare(instance: Instance) -> Compared:
-    """Raises AssertionError for a plan that breaks a hard constraint, or an unproven optimum."""
+    """Raises AssertionError for a plan that breaks a hard constraint or claims in vain that there
+    is no better, and for an optimum that was not proven.
+    """
     question = question_of(
         instance.demand, instance.clusters, victims=instance.victims, **instance.question
     )
@@ -79,36 +81,46 @@ def compare(instance: Instance) -> Compared:
     best = solve(question)
     assert not isinstance(best, Unproven), (instance.number, best)
     proven = time.perf_counter()
-    plan = decide(instance)
-    decided = time.perf_counter()
+    decided = decide(instance)
+    done = time.perf_counter()
     reached = None
-    if plan is not None:
-        shares, victims = plan
-        worth = solve(question, shares=shares, victims=victims)
-        assert isinstance(worth, Optimum), f"instance {instance.number}: no such placement: {plan}"
-        assert isinstance(best, Optimum), f"instance {instance.number}: not refused: {plan}"
-        assert best.objective <= worth.objective, f"instance {instance.number}: above the optimum"
+    if decided is not None:
+        worth = solve(question, shares=decided.shares, victims=decided.victims)
+        told = f"instance {instance.number}: {decided}"
+        assert isinstance(worth, Optimum), f"no such placement: {told}"
+        assert isinstance(best, Optimum), f"not to be placed: {told}"
+        assert best.objective <= worth.objective, f"better than the best: {told}"
+        assert not decided.exact or best.objective == worth.objective, f"not exact: {told}"
         reached = worth.objective
     return Compared(
         instance,
         None if isinstance(best, Infeasible) else best.objective,
         reached,
         exact_s=proven - began,
-        place_s=decided - proven,
+        place_s=done - proven,
     )
 
 
 Shares = dict[tuple[str, str, str], int]
 
 
-def decide(instance: Instance) -> tuple[Shares, tuple[str, ...]] | None:
-    """Pods by (role, cluster, block) and who is evicted for them."""
+class Decided(NamedTuple):
+    """What was chosen: pods by (role, cluster, block), who goes, and whether it claims the best."""
+
+    shares: Shares
+    victims: tuple[str, ...]
+    exact: bool
+
+
+def decide(instance: Instance) -> Decided | None:
     asked = {"generation": 1, **instance.question}
     if not instance.victims:
         plan = place(instance.demand, instance.clusters, **asked)
-        return (shares_of(plan), ()) if isinstance(plan, Plan) else None
+        return Decided(shares_of(plan), (), plan.exact) if isinstance(plan, Plan) else None
     made = make_room(instance.demand, instance.clusters, running_of(instance), **asked)
-    return (shares_of(made.plan), made.victims) if isinstance(made, Eviction) else None
+    if not isinstance(made, Eviction):
+        return None
+    return Decided(shares_of(made.plan), made.victims, made.exact)
 
 
 def running_of(instance: Instance) -> list[Running]:
