@@ -131,7 +131,7 @@ class Engine:
 
     def capacity_changed(self) -> None:
         """Members have more or less than before, or another search may find what one did not."""
-        self._state.stir_capacity()
+        self._state.stir_capacity(changed=True)
 
     def set_unmanaged(self, node: str, source: str, amounts: Mapping[Key, int]) -> None:
         if self._state.book.set_unmanaged(node, source, amounts):

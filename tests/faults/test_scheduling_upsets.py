@@ -115,8 +115,9 @@ def test_no_upset_makes_an_admission_break_a_limit_or_a_sum(
         elif what == "save" and chosen:
             engine.saved(chosen, now)
         now += 25.0 if what == "later" else 1.0
-        leaving &= engine.running().keys()
-        over, free = engine.book.overcommitted(), members.free()
+        before = {*engine.running()}
+        leaving &= before
+        over, free = engine.book.overcommitted(), members.free(members.taken.keys() - before)
         for each in engine.step(now):
             if isinstance(each, Admit):
                 assert each.uid in engine.running()
@@ -127,6 +128,7 @@ def test_no_upset_makes_an_admission_break_a_limit_or_a_sum(
                 leaving |= set(each.victims)
         engine.verify()
         assert all(amount <= over.get(at, 0) for at, amount in engine.book.overcommitted().items())
-        left = members.free(leaving)
+        kept = members.taken.keys() - engine.running().keys()
+        left = members.free(leaving | kept)
         assert all(left[name] >= min(0, free[name]) for name in left)
         assert engine.running().keys() <= members.taken.keys()

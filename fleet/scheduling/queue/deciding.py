@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.decisions import Admit, Refuse, Wait, Why
-from fleet.scheduling.placer import Unplaced
+from fleet.scheduling.placer import Placed, Unplaced
 from fleet.scheduling.queue import evicting, holding
 from fleet.scheduling.quota.book import apply, blocked, level, most_ever
 
@@ -167,19 +167,36 @@ class Turn:
         if against is not None:
             stuck = against
         else:
-            placed = state.placer.place(item)
-            if isinstance(placed, Unplaced):
-                stuck = placed
-            else:
-                behind = holding.takes_room_of(state, item, placed, place, self.now)
-                if behind is None:
-                    charged = state.admit(root, item, placed, asked, lifted, self.now)
-                    self.out.append(Admit(charged, placed, charged.requests, ahead))
-                    return True
-                stuck = behind
+            found = self._place(line, item, place)
+            if isinstance(found, Placed):
+                charged = state.admit(root, item, found, asked, lifted, self.now)
+                self.out.append(Admit(charged, found, charged.requests, ahead))
+                return True
+            stuck = found
         for mark in reversed(lifted):
             apply(mark.holding)
         return self._stuck(line, stuck, place)
+
+    def _place(self, line: Line, item: Item, place: Order) -> Placed | Unplaced | str:
+        """A place; why there is none; or the uid of a gang that it would delay."""
+        state = self.state
+        if not state.searched:
+            return state.placer.place(item)
+        free, barrier = holding.open_to(state, item, place, self.now)
+        if barrier is not None:
+            return barrier
+        found = state.placer.place(item, without=free)
+        if isinstance(found, Placed):
+            holding.passed(state, free, place)
+            return found
+        if line.why is not None and line.why.reason == "Behind":
+            return line.why.text
+        kept = [uid for uid in state.searched if uid not in free]
+        if line.why is None and kept:
+            anywhere = state.placer.place(item, without=[*free, *kept])
+            if isinstance(anywhere, Placed):
+                return kept[0]
+        return found
 
     def _lift(self, lifted: list[Mark], item: Item, place: Order) -> bool:
         """Take out of the sums what gives way. True if that is held for somebody before it."""

@@ -881,6 +881,18 @@ def test_a_fork_answers_without_acting() -> None:
     assert "b2" in case.engine.running()
 
 
+def test_a_preemptor_whose_victims_never_left_is_remembered_once() -> None:
+    case = Case(two(a=12, b=0), Members(east=8), earmark_s=50)
+    case.start("stays", "a", 5)
+    case.submit("high", "a", 6, priority=1)
+    assert evicted(case.step(1)) == {"high": ("stays",)}
+    case.step(60)
+    fork = case.engine.fork(Members(east=8))
+    assert evicted(fork.step(62)) == {}
+    fork.verify()
+    assert fork.book.cell("a", GPU).used == 11
+
+
 def test_all_that_wait_are_told_so() -> None:
     case = Case(two(a=8, b=0, limit=8))
     case.start("runs", "a", 8)
