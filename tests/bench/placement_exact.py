@@ -7,6 +7,7 @@ it is checked at the same time. Batches: what was reached against what no placem
 
 from __future__ import annotations
 
+import importlib
 import random
 import statistics
 import sys
@@ -214,6 +215,8 @@ def place_all(batch: Batch) -> dict[int, list[exact_batch.Share]]:
 
 
 def run(quick: bool) -> dict[str, float]:
+    """Raises ModuleNotFoundError where OR-tools is not installed."""
+    importlib.import_module("ortools.sat.python.cp_model")
     count = QUICK if quick else placement_instances.COUNT
     found = [compare(placement_instances.instance(number)) for number in range(count)]
     print("gangs against CP-SAT   instances  feasible  equal    refused  mean gap  CP-SAT    place")
