@@ -37,6 +37,7 @@ from policies import PLACEMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from fleet.dispatch.billing import Bill
     from fleet.dispatch.kind import Kind
     from fleet.dispatch.parts import Parts, Workload
     from fleet.dispatch.planning import Planner
@@ -68,6 +69,7 @@ class Dispatch:
         *,
         parts: Parts,
         planner: Planner,
+        bill: Bill,
         fleet: str,
         uid: Callable[[], str],
         now: Callable[[], float],
@@ -100,6 +102,7 @@ class Dispatch:
             bars=self._bars,
             barred=self._not_accepting,
             chronicle=chronicle,
+            bill=bill,
             now=now,
         )
         premises = Premises(fleet=fleet, offers=self, priority_of=self._priority_of)
@@ -117,6 +120,7 @@ class Dispatch:
                 self.remote, premises=premises, sources=self, fleet=fleet, leases=self._leases
             ),
             chronicle=chronicle,
+            bill=bill,
             barred=self._bars.put,
             orphaned=self._orphaned.__contains__,
             uid=uid,

@@ -383,7 +383,9 @@ class _Pass:
         message = f"its Job is gone from {shard.cluster}, and the fleet did not delete it"
         if sight.unfinished or shard.state == "Committed":
             return self._evict(record, shard, None, "JobDeleted", message)
-        failed = replace(shard, state="Failed", reason="ResultUnknown", message=message)
+        failed = replace(
+            shard, state="Failed", reason="ResultUnknown", message=message, finished_at=self.now
+        )
         return self._end(
             record.with_shards([failed]),
             "Failed",

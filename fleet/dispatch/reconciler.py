@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fleet.dispatch.acting import Actor
+    from fleet.dispatch.billing import Bill
     from fleet.dispatch.chronicle import Chronicle
     from fleet.dispatch.decisions import Act
     from fleet.dispatch.looking import Looker
@@ -81,6 +82,7 @@ class Reconciler:
         looker: Looker,
         actor: Actor,
         chronicle: Chronicle,
+        bill: Bill,
         barred: Callable[[str, str, str], None],
         orphaned: Callable[[str], bool],
         uid: Callable[[], str],
@@ -95,6 +97,7 @@ class Reconciler:
         self._looker = looker
         self._actor = actor
         self._chronicle = chronicle
+        self._bill = bill
         self._barred = barred
         self._orphaned = orphaned
         self._uid = uid
@@ -235,10 +238,12 @@ class Reconciler:
         await self._fold(key, workload, record, Seen({}, {}))
 
     async def _finish(self, key: Key, uid: str) -> None:
-        """Nothing is left in any member: the record goes, then the workload may."""
+        """Nothing is left in any member: the record goes, then the workload may. What it cost is
+        kept before."""
         name = key.placement
         entry = self._store.get(self._placements, key.namespace, name)
         if entry is not None:
+            await self._bill.settle(entry.parse())
             try:
                 await self._store.delete(
                     self._placements,
@@ -291,7 +296,8 @@ class Reconciler:
     async def _write(self, placement: Entry, record: Record) -> Entry:
         """Store the record if nobody else did meanwhile. Raises Conflict otherwise."""
         obj = placement.parse()
-        obj["status"] = records.write(record, obj.get("status") or {})
+        before = obj.get("status") or {}
+        obj["status"] = self._bill.carry(before, records.write(record, before))
         return await self._store.update(self._placements, obj, expected=placement.revision)
 
     async def _act(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fleet.dispatch.bars import Bars
+    from fleet.dispatch.billing import Bill
     from fleet.dispatch.chronicle import Chronicle
     from fleet.dispatch.planning import Answer, Answered, Planner
     from fleet.dispatch.reconciler import Key
@@ -50,6 +51,7 @@ class Waiting:
         bars: Bars,
         barred: Callable[[str], Mapping[str, str]],
         chronicle: Chronicle,
+        bill: Bill,
         now: Callable[[], float],
     ) -> None:
         """`barred` says of a namespace which clusters do not take its work, and why."""
@@ -58,6 +60,7 @@ class Waiting:
         self._bars = bars
         self._barred = barred
         self._chronicle = chronicle
+        self._bill = bill
         self._now = now
         self._keys: dict[Key, None] = {}
         self._news = asyncio.Event()
@@ -234,7 +237,8 @@ class Waiting:
         status: Object,
     ) -> None:
         stored = placement.parse()
-        changed = {**stored, "spec": spec, "status": records.write(after, status)}
+        written = self._bill.carry(stored.get("status") or {}, records.write(after, status))
+        changed = {**stored, "spec": spec, "status": written}
         if changed == stored:
             return
         await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)

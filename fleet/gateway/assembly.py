@@ -16,6 +16,7 @@ from fleet.dispatch.controller import Dispatch
 from fleet.errors import AlreadyExists
 from fleet.gateway import own
 from fleet.gateway.actions import Join, Leave
+from fleet.gateway.bills import Bills
 from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
@@ -178,6 +179,7 @@ class Assembly:
             self.world,
             parts=parts,
             planner=placing,
+            bill=Bills(store, now=self._now, uid=self._uid),
             fleet=fleet,
             uid=self._uid,
             now=lambda: self._now().timestamp(),

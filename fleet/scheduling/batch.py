@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.price import Prices
 
-_ROUNDS: Final = 1200
-_PATIENCE: Final = 400
+_ROUNDS: Final = 1600
+_PATIENCE: Final = 500
 """Rounds without anything better after which nothing better is expected."""
 
 Value = tuple[int, ...]
@@ -68,8 +68,7 @@ class Batch:
 
 def weight(demand: Demand) -> int:
     """What admitting a gang is worth among those of equal priority."""
-    devices = sum(role.pods * accelerators(role.kind.request) for role in demand.roles)
-    return devices or sum(role.pods for role in demand.roles)
+    return _devices(demand) or sum(role.pods for role in demand.roles)
 
 
 def place_batch(
@@ -101,25 +100,30 @@ def place_batch(
     )
 
 
+def _free(clusters: Iterable[Cluster]) -> int:
+    """Accelerators that nothing asks for yet."""
+    return sum(
+        max(0, accelerators(block.free(at)))
+        for cluster in clusters
+        if cluster.capacity is not None
+        for block in cluster.capacity.blocks.values()
+        for at in range(len(block.states))
+    )
+
+
+def _devices(demand: Demand) -> int:
+    return sum(role.pods * accelerators(role.kind.request) for role in demand.roles)
+
+
 def _bound(
     demands: Sequence[Demand], clusters: Iterable[Cluster], reached: Mapping[int, int]
 ) -> dict[int, int]:
-    free = 0
-    for cluster in clusters:
-        if cluster.capacity is not None:
-            for block in cluster.capacity.blocks.values():
-                free += sum(max(0, accelerators(block.free(at))) for at in range(len(block.states)))
-    found: dict[int, int] = {}
+    free, found = _free(clusters), dict[int, int]()
     for priority in sorted(reached, reverse=True):
         mine = [each for each in demands if each.priority == priority]
-        asked = sum(map(weight, mine))
         # Gangs without accelerators take none of them.
-        others = sum(
-            weight(each)
-            for each in mine
-            if not any(accelerators(role.kind.request) for role in each.roles)
-        )
-        found[priority] = min(asked, free + others)
+        others = sum(weight(each) for each in mine if not _devices(each))
+        found[priority] = min(sum(map(weight, mine)), free + others)
         free -= min(free, max(0, reached[priority] - others))
     return found
 
@@ -150,6 +154,8 @@ class _Run:
             Item(f"{at}", "", each.priority, 0, {}, shape=at, demand=each)
             for at, each in enumerate(demands)
         ]
+        self._devices = [_devices(each) for each in demands]
+        self._free = _free(clusters)
         self._plane = {each.name: each.parameter_plane for each in clusters}
         self.placed: dict[int, Placed] = {}
         self._ideal: dict[int, tuple[Value, tuple[str, ...]]] = {}
@@ -186,7 +192,9 @@ class _Run:
             if not wronged:
                 break
             before = dict(self.placed)
-            self._again(self._chance.choice(wronged))
+            out = [at for at in wronged if at not in self.placed]
+            most = out if out and self._chance.random() < 0.75 else wronged
+            self._again(self._chance.choice(most))
             value = self._value()
             if value < best:
                 best, since = value, 0
@@ -223,8 +231,10 @@ class _Run:
         if chance.random() < 0.7:
             # The large ones first, small ones find room beside them; or those who may use less.
             few = chance.random() < 0.3
+            by_class = chance.random() < 0.5
             gone.sort(
                 key=lambda other: (
+                    -self._demands[other].priority if by_class else 0,
                     self._demands[other].policy.gang.max_clusters if few else 0,
                     -self._size(other),
                     other,
@@ -233,7 +243,7 @@ class _Run:
         for other in gone:
             self._place(other)
         for other in self._order:
-            if other not in self.placed and other in self._ideal:
+            if other not in self.placed and self._devices[other] <= self._free:
                 self._place(other)
 
     def _where(self, at: int) -> set[str]:
@@ -242,8 +252,9 @@ class _Run:
         ideal = self._plane[self._ideal[at][1][0]]
         planes = sorted(set(self._plane.values()))
         plane = ideal if chance.random() < 0.5 else chance.choice(planes)
-        names = sorted(name for name, each in self._plane.items() if each == plane)
-        return set(chance.sample(names, chance.randint(1, len(names))))
+        free = chance.random() < 0.3
+        names = sorted(name for name, each in self._plane.items() if free or each == plane)
+        return set(chance.sample(names, min(len(names), chance.randint(1, 4))))
 
     def _size(self, at: int) -> int:
         return weight(self._demands[at])
@@ -251,6 +262,8 @@ class _Run:
     # -- one by one
 
     def _place(self, at: int) -> None:
+        if at not in self._ideal or self._devices[at] > self._free:
+            return
         found = self._holdings.place(self._items[at])
         if isinstance(found, Placed):
             self._take(at, found)
@@ -258,8 +271,10 @@ class _Run:
     def _take(self, at: int, placed: Placed) -> None:
         self._holdings.take(self._items[at].uid, placed)
         self.placed[at] = placed
+        self._free -= self._devices[at]
 
     def _leave(self, at: int) -> None:
+        self._free += self._devices[at]
         self._holdings.give(self._items[at].uid)
         del self.placed[at]
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fleet.scheduling.stranding import Mix
 
 Object = dict[str, Any]
+Reason = tuple[str, str]
+"""A word for programs, and a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,36 @@ def cluster_of(obj: Object, capacity: Capacity | None) -> Cluster:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a cluster is to a role, whatever room it has.
+
+    `shut` speaks against it before its room is looked at, `apart` does after.
+    """
+
+    tier: int
+    domain: str
+    shut: Reason | None
+    apart: Reason | None
+
+
+def standing(
+    demand: Demand, role: Role, cluster: Cluster, *, waited_s: float, domain: str = ""
+) -> Standing:
+    """See `judge`."""
+    tier, tier_reason = _tier(demand, role, cluster, waited_s)
+    mine = domain_of(cluster, role)
+    return Standing(
+        tier=tier,
+        domain=mine,
+        shut=_selected(demand, cluster)
+        or (tier_reason if not tier else None)
+        or _tainted(demand, cluster)
+        or _open(cluster),
+        apart=_network(demand, role, mine, domain) or tier_reason,
+    )
+
+
 def judge(
     demand: Demand,
     role: Role,
@@ -99,42 +131,33 @@ def judge(
     waited_s: float,
     domain: str = "",
     mix: Mix = NO_MIX,
-    known_room: tuple[Offered, Curve] | None = None,
+    known: tuple[Standing, tuple[Offered, Curve] | None] | None = None,
 ) -> Candidate:
     """The cluster against the policy of `demand` for one role.
 
     `domain`, where given, is the network it must be on besides: that of pods already placed. `mix`
-    are the jobs that are expected, for what a choice of blocks strands. `known_room`, where given,
-    is what `room` would answer.
+    are the jobs that are expected, for what a choice of blocks strands. `known`, where given, is
+    what `standing` and `room` would answer.
     """
-    tier, tier_reason = _tier(demand, role, cluster, waited_s)
-    mine = domain_of(cluster, role)
-    known = _known(cluster, now_s)
-    if known or cluster.capacity is None:
+    if known is None:
+        known = standing(demand, role, cluster, waited_s=waited_s, domain=domain), None
+    stands, has_room = known
+    unknown = _known(cluster, now_s)
+    if unknown or cluster.capacity is None:
         has, curve = _NO_ROOM
     else:
-        has, curve = known_room or room(demand, role, cluster, prices, mix)
-    reason, message = (
-        _selected(demand, cluster)
-        or (tier_reason if not tier else None)
-        or _tainted(demand, cluster)
-        or _open(cluster)
-        or known
-        or _network(demand, role, mine, domain)
-        or tier_reason
-        or _room(role, has, curve)
-        or ("", "")
-    )
+        has, curve = has_room or room(demand, role, cluster, prices, mix)
+    reason, message = stands.shut or unknown or stands.apart or _room(role, has, curve) or ("", "")
     free = has.pods if reason else curve.units * role.unit
     return Candidate(
         cluster=cluster.name,
-        tier=tier,
-        domain=mine,
+        tier=stands.tier,
+        domain=stands.domain,
         reason=reason,
         message=message,
         curve=curve,
-        pods=None if known else free,
-        pods_if_empty=None if known else has.pods_if_empty,
+        pods=None if unknown else free,
+        pods_if_empty=None if unknown else has.pods_if_empty,
     )
 
 
@@ -171,9 +194,6 @@ def domain_of(cluster: Cluster, role: Role) -> str:
 def opens_after_s(demand: Demand, tier: int) -> float:
     """How long a workload waits until a tier (from 1) is tried: its own time and those before."""
     return sum(each.after.total_seconds() for each in demand.policy.clusters.tiers[:tier])
-
-
-Reason = tuple[str, str]
 
 
 def _selected(demand: Demand, cluster: Cluster) -> Reason | None:

@@ -143,13 +143,18 @@ def template_of(obj: Object) -> Object:
     return template
 
 
-def pod_kind_of(obj: Object) -> PodKind:
-    """What each of its pods asks for. Raises Invalid where that cannot be read."""
-    causes: list[Cause] = []
-    kind = _pod_kind(template_of(obj), "spec.template", causes)
-    if kind is None:
-        raise _invalid(workload_of(obj), causes)
-    return kind
+def pod_kinds_of(obj: Object) -> dict[str, PodKind]:
+    """By role, what each of its pods asks for. Raises Invalid where that cannot be read."""
+    workload, causes = workload_of(obj), list[Cause]()
+    reading = read(obj)
+    if reading is None:
+        raise _invalid(workload, [Cause("FieldValueNotSupported", _cannot(workload), "kind")])
+    found = {
+        part.role: _pod_kind(part.template, part.template_field, causes) for part in reading.parts
+    }
+    if causes:
+        raise _invalid(workload, causes)
+    return {role: kind for role, kind in found.items() if kind is not None}
 
 
 def _pod_kind(template: Object, field: str, causes: list[Cause]) -> PodKind | None:

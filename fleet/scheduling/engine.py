@@ -18,6 +18,7 @@ from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
 from fleet.errors import InternalError
+from fleet.scheduling.decisions import Admit
 from fleet.scheduling.queue import evicting, holding
 from fleet.scheduling.queue.deciding import Turn
 from fleet.scheduling.queue.rules import Rules
@@ -131,12 +132,13 @@ class Engine:
             run.saved_s = at
 
     def quota_changed(self, tree: Tree) -> None:
-        """What runs stays charged, wherever limits are put; earmarks are made anew."""
+        """What runs stays charged, wherever limits are put; earmarks collect anew, and keep age."""
+        self._earmarked = self.earmarks() | self._earmarked
         self._state.change_tree(tree)
 
     def capacity_changed(self) -> None:
         """Members have more or less than before, or another search may find what one did not."""
-        self._state.stir_capacity()
+        self._state.stir_capacity(changed=True)
 
     def set_unmanaged(self, node: str, source: str, amounts: Mapping[Key, int]) -> None:
         if self._state.book.set_unmanaged(node, source, amounts):
@@ -228,6 +230,22 @@ class Engine:
         if self._unverified > max(_VERIFY_EVERY, len(state.book.charges)):
             self.verify()
         return out
+
+    def start(self, uid: str, placed: Placed, now: float) -> Admit | None:
+        """Start one that waits, out of its turn: on what was made available for it alone.
+
+        None where quota stands against it, or something is evicted for it. `placed` is the
+        Placer's answer, with nothing decided since.
+        """
+        state = self._state
+        line = state.lines.of.get(uid)
+        if line is None or blocked(line.asked) is not None:
+            return None
+        item, root = line.items[uid], state.root(line.node)
+        if uid in root.marks.by_uid:
+            return None
+        charged = state.admit(root, item, placed, line.asked, [], now)
+        return Admit(charged, placed, charged.requests)
 
     def next_s(self) -> float | None:
         """When `step` should be asked again even if nothing happens."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from fleet.scheduling.clusters import judge, room
+from fleet.scheduling.clusters import judge, room, standing
 from fleet.scheduling.gang import Answer, Asked, Terms, largest, solve
 from fleet.scheduling.placer import Placed, Unplaced
 from fleet.scheduling.price import Prices
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from fleet.scheduling.capacity import Capacity, Taken
-    from fleet.scheduling.clusters import Candidate, Cluster
+    from fleet.scheduling.clusters import Candidate, Cluster, Standing
     from fleet.scheduling.demand import Demand, Role
     from fleet.scheduling.fit import Curve, Offered
     from fleet.scheduling.placer import Item
@@ -56,6 +56,8 @@ class _View:
     """How much of the log of changes it has seen."""
     known: dict[str, Candidate] = field(default_factory=dict)
     usable: dict[str, Candidate] = field(default_factory=dict)
+    standings: dict[str, Standing] = field(default_factory=dict)
+    """What clusters are to the role whatever room they have; until they change themselves."""
 
     def put(self, candidate: Candidate) -> None:
         self.known[candidate.cluster] = candidate
@@ -144,6 +146,7 @@ class Holdings:
     def put(self, cluster: Cluster) -> None:
         """A cluster as it is: new, or changed. What is held in it stays taken."""
         name = cluster.name
+        self._forget(name)
         if name not in self._clusters:
             self._order = sorted([*self._order, name])
         self._clusters[name] = cluster
@@ -161,10 +164,15 @@ class Holdings:
     def remove(self, cluster: str) -> None:
         """It has left. Gangs that were in it still hold what they have elsewhere."""
         if self._clusters.pop(cluster, None) is not None:
+            self._forget(cluster)
             self._order.remove(cluster)
             self._capacities.pop(cluster, None)
             self._rooms.pop(cluster, None)
             self._log.append(cluster)
+
+    def _forget(self, name: str) -> None:
+        for view in self._views.values():
+            view.standings.pop(name, None)
 
     def capacity(self, cluster: str) -> Capacity | None:
         """What is left of it."""
@@ -202,16 +210,22 @@ class Holdings:
 
     def _judge(self, view: _View, name: str, capacity: Capacity | None) -> Candidate:
         """A cluster with a capacity; what one that is kept has is counted once for all views."""
-        cluster = replace(self._clusters[name], capacity=capacity)
+        cluster = self._clusters[name]
+        if cluster.capacity is not capacity:
+            cluster = replace(cluster, capacity=capacity)
         demand, role = view.demand, view.role
+        stands = view.standings.get(name)
+        if stands is None:
+            stands = standing(demand, role, cluster, waited_s=view.waited_s)
+            view.standings[name] = stands
         has: tuple[Offered, Curve] | None = None
         if capacity is not None and capacity is self._capacities.get(name):
             objective = demand.policy.objective
             key = role.kind, role.unit, objective.spot, objective.max_price is None
-            known = self._rooms.setdefault(name, {})
-            has = known.get(key)
+            rooms = self._rooms.setdefault(name, {})
+            has = rooms.get(key)
             if has is None:
-                has = known[key] = room(demand, role, cluster, self._prices, self._mix)
+                has = rooms[key] = room(demand, role, cluster, self._prices, self._mix)
         return judge(
             demand,
             role,
@@ -220,7 +234,7 @@ class Holdings:
             now_s=self._clock(),
             waited_s=view.waited_s,
             mix=self._mix,
-            known_room=has,
+            known=(stands, has),
         )
 
     def _candidates(self, view: _View, changed: Mapping[str, Capacity]) -> Mapping[str, Candidate]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from fleet.scheduling import sentences
 from fleet.scheduling.clusters import domain_of, judge, opens_after_s
 from fleet.scheduling.fit import Cost, together
-from fleet.scheduling.gang import Asked, Terms, solve
+from fleet.scheduling.gang import Asked, Terms, largest, solve
 from fleet.scheduling.numbering import Interval, gaps, in_order, indexes, number
 from fleet.scheduling.price import Prices
 from fleet.scheduling.stranding import NO_MIX
@@ -132,6 +132,7 @@ def place(
     waited_s: float = 0.0,
     incumbents: Collection[str] = (),
     mix: Mix = NO_MIX,
+    elastic: bool = False,
 ) -> Plan | Refusal:
     """The best placement of a workload that has none.
 
@@ -139,19 +140,23 @@ def place(
     their capacity is dated with, `waited_s` how long the workload has been waiting. `incumbents`
     win ties: where it ran before. `mix` are the jobs that are expected: of blocks that cost the
     same those are taken that leave least of no use to them.
+
+    With `elastic`, roles that may be smaller get as many pods as find room without a later tier
+    than their least size needs; the demand of the plan has the sizes that were placed.
     """
-    return _decide(
-        _Question(
-            demand=demand,
-            clusters=tuple(clusters),
-            generation=generation,
-            now_s=now_s,
-            prices=prices,
-            waited_s=waited_s,
-            incumbents=frozenset(incumbents),
-            mix=mix,
-        )
+    question = _Question(
+        demand=demand,
+        clusters=tuple(clusters),
+        generation=generation,
+        now_s=now_s,
+        prices=prices,
+        waited_s=waited_s,
+        incumbents=frozenset(incumbents),
+        mix=mix,
     )
+    if elastic and any(role.least is not None for role in demand.roles):
+        question = replace(question, demand=_sized(question))
+    return _decide(question)
 
 
 def replace_shards(
@@ -314,17 +319,35 @@ class _Judged:
         return [each for each in self.candidates if each.usable]
 
 
-def _decide(question: _Question) -> Plan | Refusal:
+def _sized(question: _Question) -> Demand:
+    """The demand with elastic roles as large as finds room; at their least where that does not."""
+    demand = question.demand
+    pods = [role.pods if role.least is None else role.least for role in demand.roles]
+    least = [count // role.unit for count, role in zip(pods, demand.roles, strict=True)]
+    answer = None
+    if _currency_fits(question):
+        answer = _best(question, _all_judged(question), question.ceiling, least=least)
+    if answer is not None:
+        pods = [sum(p.pods[at] for p in answer.pieces) for at in range(len(demand.roles))]
+    sized = zip(demand.roles, pods, strict=True)
+    return replace(demand, roles=tuple(replace(role, pods=count) for role, count in sized))
+
+
+def _all_judged(question: _Question) -> list[_Judged]:
     taken = {shard.cluster for shard in question.kept}
     clusters = [
         cluster
         for cluster in sorted(question.clusters, key=lambda each: each.name)
         if cluster.name not in taken
     ]
-    judged = [
+    return [
         _Judged(role, ranks, tuple(_judged(question, role, each) for each in clusters))
         for role, ranks in question.roles
     ]
+
+
+def _decide(question: _Question) -> Plan | Refusal:
+    judged = _all_judged(question)
     payable = _currency_fits(question)
     answer = _best(question, judged, question.ceiling) if payable else None
     if answer is None:
@@ -345,17 +368,23 @@ def _judged(question: _Question, role: Role, cluster: Cluster) -> Candidate:
     )
 
 
-def _best(question: _Question, judged: Sequence[_Judged], ceiling: int | None) -> Answer | None:
+def _best(
+    question: _Question,
+    judged: Sequence[_Judged],
+    ceiling: int | None,
+    *,
+    least: Sequence[int] | None = None,
+) -> Answer | None:
+    """With `least` units of each role, the largest there is from there on."""
     incumbents = question.incumbents
     clusters = {each.name: each for each in question.clusters}
-    return solve(
-        [Asked(each.role, each.units, {c.cluster: c for c in each.usable}) for each in judged],
-        sorted(clusters, key=lambda name: (name not in incumbents, name)),
-        {name: c.capacity for name, c in clusters.items() if c.capacity is not None},
-        question.terms,
-        span=question.span,
-        ceiling=ceiling,
-    )
+    asked = [Asked(each.role, each.units, {c.cluster: c for c in each.usable}) for each in judged]
+    order = sorted(clusters, key=lambda name: (name not in incumbents, name))
+    known = {name: c.capacity for name, c in clusters.items() if c.capacity is not None}
+    terms, span = question.terms, question.span
+    if least is None:
+        return solve(asked, order, known, terms, span=span, ceiling=ceiling)
+    return largest(asked, least, order, known, terms, span=span, ceiling=ceiling)
 
 
 def _currency_fits(question: _Question) -> bool:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.errors import Cause, Invalid
-from fleet.scheduling.demand import demand_of, pod_kind_of, template_of, workload_of
+from fleet.scheduling.demand import demand_of, pod_kinds_of, template_of, workload_of
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.price import Prices
@@ -238,11 +238,11 @@ def promises_of(placement: Object, workload: Object) -> Ledger:
     shards = status.get("shards") or ()
     states = {each.get("cluster"): each.get("state", "Planned") for each in shards}
     try:
-        kind = pod_kind_of(workload)
+        kinds = pod_kinds_of(workload)
         promised = [each for each in shards_of(placement) if states[each.cluster] in _PROMISED]
     except Invalid:
         return Ledger()
-    return Ledger().reserve(workload_of(workload).uid, kind, promised)
+    return Ledger().reserve(workload_of(workload).uid, kinds, promised)
 
 
 class Urgency(NamedTuple):
@@ -302,9 +302,11 @@ def _barred(clusters: Iterable[Cluster], barred: Mapping[str, str]) -> list[Clus
 def _unresized(demand: Demand, before: Object) -> None:
     """Raises Invalid when the workload has another size than when it was placed."""
     placed = {each["name"]: each["pods"] for each in before.get("roles") or ()}
-    role, workload = demand.role, demand.workload
-    if placed.get(role.name, role.pods) == role.pods:
+    workload = demand.workload
+    resized = [role for role in demand.roles if placed.get(role.name, role.pods) != role.pods]
+    if not resized:
         return
+    role = resized[0]
     why = (
         f"{role.pods} ranks, {placed[role.name]} were placed: what was lost of it cannot be placed "
         "anew in another size; set it back, or delete the workload and create it again"

@@ -84,10 +84,10 @@ class Rooms:
         else:
             decision = self.choose(asked, without=without)
         if isinstance(decision, Refusal):
-            if not without:
+            if all(uid in self._asked for uid in without):
                 self.refusals[item.uid] = decision
-                if alike is not None:
-                    self._alike[alike] = decision
+            if alike is not None:
+                self._alike[alike] = decision
             return Unplaced(decision.message, ever=not decision.impossible)
         return Placed(
             decision, {shard.cluster: amounts_of(shard, wish) for shard in decision.shards}

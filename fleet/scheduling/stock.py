@@ -9,7 +9,7 @@ that are built alike may share a site. `capacity` puts the blocks of a member to
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.scheduling.nodes import ANY_NODE, untolerated
@@ -29,6 +29,15 @@ class PodKind:
     request: Vector
     tolerations: tuple[Toleration, ...] = ()
     selector: NodeSelector = ANY_NODE
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Counted once: it is the key that rooms are remembered by.
+        counted = hash((self.request, self.tolerations, self.selector))
+        object.__setattr__(self, "_hash", counted)
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +72,11 @@ class _Fit(NamedTuple):
     pods_if_empty: int
     idle: int
     """Accelerators free on the node that the kind has no use for."""
+    room: tuple[str, str, str, Vector]
+    """Which of the rooms of its block it counts for."""
 
 
-_NO_FIT = _Fit(0, 0, 0)
+_NO_FIT = _Fit(0, 0, 0, ("", "", "", ()))
 
 
 class Site:
@@ -120,7 +131,11 @@ class Site:
             return _NO_FIT
         idle = 0 if accelerators(kind.request) else max(0, accelerators(free))
         empty = fitting(node.allocatable, kind.request)
-        return _Fit(fitting(free, kind.request), empty, idle) if empty else _NO_FIT
+        if not empty:
+            return _NO_FIT
+        shape = tuple((name, node.allocatable.get(name, 0)) for name, _ in kind.request)
+        room = node.accelerator, node.instance_type, node.billing, shape
+        return _Fit(fitting(free, kind.request), empty, idle, room)
 
     def mask(self, selector: NodeSelector) -> tuple[bool, ...]:
         """Which nodes match."""
@@ -162,10 +177,7 @@ class Block:
             fit = self.site.fit(state, kind)
             if not fit.pods_if_empty:
                 continue
-            node = self.site.states[state].node
-            shape = _shape(node.allocatable, kind.request)
-            key = (node.accelerator, node.instance_type, node.billing, shape)
-            sums = found.setdefault(key, [0, 0])
+            sums = found.setdefault(fit.room, [0, 0])
             sums[0] += fit.pods * count
             sums[1] += fit.pods_if_empty * count
         return (Room(self.name, *key, *sums) for key, sums in sorted(found.items()))
@@ -240,8 +252,3 @@ class Block:
 def fitting(free: Mapping[str, int], request: Vector) -> int:
     """How many pods of a request fit into what is free."""
     return max(0, min((free.get(name, 0) // need for name, need in request), default=0))
-
-
-def _shape(allocatable: Amounts, request: Vector) -> Vector:
-    """The part of a node's shape that a request is measured against."""
-    return tuple((name, allocatable.get(name, 0)) for name, _ in request)

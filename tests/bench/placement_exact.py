@@ -7,16 +7,19 @@ it is checked at the same time. Batches: what was reached against what no placem
 
 from __future__ import annotations
 
+import importlib
+import random
 import statistics
 import sys
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import placement_instances
 from placement_instances import Batch, Instance
 
+from fleet.scheduling.batch import place_batch
 from fleet.scheduling.capacity import PodKind, Taken
 from fleet.scheduling.exact import batch as exact_batch
 from fleet.scheduling.exact.gang import Infeasible, Objective, Optimum, Unproven, solve
@@ -69,7 +72,9 @@ class Compared:
 
 
 def compare(instance: Instance) -> Compared:
-    """Raises AssertionError for a plan that breaks a hard constraint, or an unproven optimum."""
+    """Raises AssertionError for a plan that breaks a hard constraint or claims in vain that there
+    is no better, and for an optimum that was not proven.
+    """
     question = question_of(
         instance.demand, instance.clusters, victims=instance.victims, **instance.question
     )
@@ -77,36 +82,46 @@ def compare(instance: Instance) -> Compared:
     best = solve(question)
     assert not isinstance(best, Unproven), (instance.number, best)
     proven = time.perf_counter()
-    plan = decide(instance)
-    decided = time.perf_counter()
+    decided = decide(instance)
+    done = time.perf_counter()
     reached = None
-    if plan is not None:
-        shares, victims = plan
-        worth = solve(question, shares=shares, victims=victims)
-        assert isinstance(worth, Optimum), f"instance {instance.number}: no such placement: {plan}"
-        assert isinstance(best, Optimum), f"instance {instance.number}: not refused: {plan}"
-        assert best.objective <= worth.objective, f"instance {instance.number}: above the optimum"
+    if decided is not None:
+        worth = solve(question, shares=decided.shares, victims=decided.victims)
+        told = f"instance {instance.number}: {decided}"
+        assert isinstance(worth, Optimum), f"no such placement: {told}"
+        assert isinstance(best, Optimum), f"not to be placed: {told}"
+        assert best.objective <= worth.objective, f"better than the best: {told}"
+        assert not decided.exact or best.objective == worth.objective, f"not exact: {told}"
         reached = worth.objective
     return Compared(
         instance,
         None if isinstance(best, Infeasible) else best.objective,
         reached,
         exact_s=proven - began,
-        place_s=decided - proven,
+        place_s=done - proven,
     )
 
 
 Shares = dict[tuple[str, str, str], int]
 
 
-def decide(instance: Instance) -> tuple[Shares, tuple[str, ...]] | None:
-    """Pods by (role, cluster, block) and who is evicted for them."""
+class Decided(NamedTuple):
+    """What was chosen: pods by (role, cluster, block), who goes, and whether it claims the best."""
+
+    shares: Shares
+    victims: tuple[str, ...]
+    exact: bool
+
+
+def decide(instance: Instance) -> Decided | None:
     asked = {"generation": 1, **instance.question}
     if not instance.victims:
         plan = place(instance.demand, instance.clusters, **asked)
-        return (shares_of(plan), ()) if isinstance(plan, Plan) else None
+        return Decided(shares_of(plan), (), plan.exact) if isinstance(plan, Plan) else None
     made = make_room(instance.demand, instance.clusters, running_of(instance), **asked)
-    return (shares_of(made.plan), made.victims) if isinstance(made, Eviction) else None
+    if not isinstance(made, Eviction):
+        return None
+    return Decided(shares_of(made.plan), made.victims, made.exact)
 
 
 def running_of(instance: Instance) -> list[Running]:
@@ -181,31 +196,27 @@ def batch_gap(batch: Batch, *, work: float) -> tuple[exact_batch.Gap, int, float
 
 
 def place_all(batch: Batch) -> dict[int, list[exact_batch.Share]]:
-    """Shares by position: one after the other, by priority."""
-    clusters = {each.name: each for each in batch.clusters}
-    placed = {}
-    order = sorted(range(len(batch.demands)), key=lambda at: (-batch.demands[at].priority, at))
-    for at in order:
-        demand = batch.demands[at]
-        plan = place(demand, clusters.values(), generation=1, now_s=0.0, prices=batch.prices)
-        if not isinstance(plan, Plan):
-            continue
-        placed[at] = [
-            exact_batch.Share(each.cluster, each.tier, each.pods, each.per_hour)
-            for each in plan.shards
+    """Shares by position in the batch."""
+    done = place_batch(
+        batch.demands, batch.clusters, now_s=0.0, chance=random.Random(0), prices=batch.prices
+    )
+    return {
+        at: [
+            exact_batch.Share(
+                piece.cluster, each.seating.answer.tier, sum(piece.pods), piece.per_hour
+            )
+            for piece in each.seating.answer.pieces
         ]
-        for shard in plan.shards:
-            there = clusters[shard.cluster]
-            assert there.capacity is not None
-            left = there.capacity.without(demand.role.kind, shard.pods, blocks=dict(shard.blocks))
-            clusters[shard.cluster] = replace(there, capacity=left)
-    return placed
+        for at, each in done.admitted.items()
+    }
 
 
 # -- the part
 
 
 def run(quick: bool) -> dict[str, float]:
+    """Raises ModuleNotFoundError where OR-tools is not installed."""
+    importlib.import_module("ortools.sat.python.cp_model")
     count = QUICK if quick else placement_instances.COUNT
     found = [compare(placement_instances.instance(number)) for number in range(count)]
     print("gangs against CP-SAT   instances  feasible  equal    refused  mean gap  CP-SAT    place")

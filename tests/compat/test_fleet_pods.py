@@ -336,6 +336,27 @@ def test_one_that_fits_nowhere_says_so(kubectl: Any, place: str) -> None:
     kubectl("delete", "pod", "vast", "-n", place)
 
 
+def test_a_namespace_of_the_members_own_is_entered_once_it_says_so(
+    kubectl: Any, place: str
+) -> None:
+    namespace = f"{place}-own"
+    for there in (kubectl.at("east"), kubectl.at("west"), kubectl):
+        there("create", "namespace", namespace)
+    kubectl("run", "guest", "--image=x", "-n", namespace)
+
+    def refused() -> bool:
+        pod = kubectl.json("get", "pod", "guest", "-n", namespace)
+        conditions = pod["status"].get("conditions") or ()
+        return any("does not take the fleet's work" in c.get("message", "") for c in conditions)
+
+    kubectl.until(refused)
+    kubectl.at("west")("label", "namespace", namespace, "fleet.dev/accept=true")
+    kubectl("wait", "--for=condition=Ready", "pod/guest", "-n", namespace, "--timeout=60s")
+    assert cluster(kubectl.json("get", "pod", "guest", "-n", namespace)) == "west"
+    for there in (kubectl, kubectl.at("east"), kubectl.at("west")):
+        there("delete", "namespace", namespace)
+
+
 def test_a_node_of_a_member_may_be_named(kubectl: Any, place: str) -> None:
     def on(node: str) -> str:
         return f"--overrides={json.dumps({'spec': {'nodeName': node}})}"

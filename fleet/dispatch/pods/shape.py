@@ -31,6 +31,7 @@ def pod_of(workload: Workload, shard: Shard, terms: Terms) -> Object:
     spec = {k: copy.deepcopy(v) for k, v in workload.spec.items() if k not in _NOT_CARRIED}
     if node := node_in(workload.spec.get("nodeName") or "", shard.cluster):
         spec["nodeName"] = node
+    _name_nodes_as_there(spec, shard.cluster)
     if not spec.get("hostname") and _HOST_NAME.fullmatch(workload.name):
         spec["hostname"] = workload.name
     gate = gate_name(shard.name(workload.name))
@@ -39,6 +40,22 @@ def pod_of(workload: Workload, shard: Shard, terms: Terms) -> Object:
     carried = {field: sorted(keys) for field, keys in users(workload.obj).items()}
     metadata["annotations"][CARRIED_ANNOTATION] = orjson.dumps(carried).decode()
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _name_nodes_as_there(spec: Object, cluster: str) -> None:
+    """Node affinity by name, which the fleet writes `NODE.MEMBER`, in the member's words; nodes of
+    other clusters stay as they are, and match none."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    terms = [
+        *(required.get("nodeSelectorTerms") or ()),
+        *(each["preference"] for each in preferred),
+    ]
+    for term in terms:
+        for field in term.get("matchFields") or ():
+            if field.get("key") == "metadata.name":
+                field["values"] = [node_in(name, cluster) or name for name in field["values"]]
 
 
 def gate_name(shard: str) -> str:

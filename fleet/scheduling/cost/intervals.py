@@ -9,7 +9,7 @@ that the sum over a Placement never goes down and a restart loses nothing. `show
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,7 +70,7 @@ def intervals_of(status: Mapping[str, Any]) -> tuple[Interval, ...]:
 
 
 def _interval(shard: Mapping[str, Any], currency: str) -> Interval | None:
-    begun = next((shard[name] for name in _BEGINS if shard.get(name)), None)
+    begun = _begun(shard)
     if begun is None:
         return None
     start = _moment(shard.get("pricedAt") or begun)
@@ -84,6 +84,17 @@ def _interval(shard: Mapping[str, Any], currency: str) -> Interval | None:
     if per_hour and not currency:
         per_hour = None
     return Interval(str(shard["cluster"]), start, end, per_hour, currency)
+
+
+def _begun(shard: Mapping[str, Any]) -> str | None:
+    return next((shard[name] for name in _BEGINS if shard.get(name)), None)
+
+
+def _leaving(shard: Mapping[str, Any], interval: Interval) -> Interval:
+    """The interval of a shard that goes: of one in a silent cluster until that was heard of."""
+    if interval.end is not None or not shard.get("lostAt"):
+        return interval
+    return replace(interval, end=_moment(shard["lostAt"]))
 
 
 def settled(status: Mapping[str, Any]) -> tuple[Spent, ...]:
@@ -121,13 +132,15 @@ def carried(before: Mapping[str, Any], after: Mapping[str, Any], *, now: datetim
         interval, stays = _interval(shard, currency), kept.get(_key(shard))
         if interval is None:
             continue
-        unchanged = stays is not None and stays.get("perHour") == shard.get("perHour")
-        if unchanged and same_currency:
+        if stays is None:
+            closed += _leaving(shard, interval).spent(now)
+        elif _begun(stays) is None:
+            closed += interval.spent(now)  # it let its nodes go, and may have them again
+        elif same_currency and stays.get("perHour") == shard.get("perHour"):
             if shard.get("pricedAt"):
                 repriced[_key(shard)] = shard["pricedAt"]
-            continue
-        closed += interval.spent(now)
-        if stays is not None:
+        else:
+            closed += interval.spent(now)
             repriced[_key(shard)] = _text(max(now, interval.start))
     result = dict(after)
     if closed or before.get("spent"):

@@ -14,7 +14,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet.scheduling.exact.question import question_of
-from fleet.scheduling.exact.solver import Limits, cp_sat, solver
+from fleet.scheduling.exact.solver import Limits, cp_sat, solved_with
 from fleet.scheduling.price import Prices
 from fleet.scheduling.requests import accelerators
 
@@ -212,8 +212,7 @@ class _Model:
             self._m.maximize(expression)
         else:
             self._m.minimize(expression)
-        solved = solver(limits)
-        status = solved.solve(self._m)
+        status, solved = solved_with(self._m, limits)
         if status == self._cp.INFEASIBLE:
             raise AssertionError(f"a placement that was made is impossible, at level {level.name}")
         # Bounds are of integers: the next one that could be reached.

@@ -15,7 +15,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.scheduling.exact.question import question_of
-from fleet.scheduling.exact.solver import Limits, cp_sat, solver
+from fleet.scheduling.exact.solver import Limits, cp_sat, solved_with
 from fleet.scheduling.price import Prices
 from fleet.scheduling.stranding import NO_MIX
 
@@ -392,9 +392,7 @@ class _Model:
         self._m.clear_objective()
         if not isinstance(expression, int):
             self._m.minimize(expression)
-        solved = solver(limits)
-        status = solved.solve(self._m)
-        return status, solved
+        return solved_with(self._m, limits)
 
     def _hint(self, found: Any) -> None:
         self._m.clear_hints()
@@ -416,8 +414,8 @@ class _Model:
             self._m.clear_objective()
             self._m.maximize(most)
             self._hint(found)
-            solved = solver(limits)
-            if solved.solve(self._m) != self._cp.OPTIMAL:
+            status, solved = solved_with(self._m, limits)
+            if status != self._cp.OPTIMAL:
                 return found
             found = solved
             self._m.add(most == _value(found, most))

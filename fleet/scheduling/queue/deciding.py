@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.decisions import Admit, Refuse, Wait, Why
-from fleet.scheduling.placer import Unplaced
+from fleet.scheduling.placer import Placed, Unplaced
 from fleet.scheduling.queue import evicting, holding
 from fleet.scheduling.quota.book import apply, blocked, level, most_ever
 
@@ -43,13 +43,13 @@ class Turn:
         self.out = out
 
     def decide(self) -> None:
-        queues = self._awake()
         self.root.marks.top_up(self.state.book)
         for mark in [*self.root.marks.preemptors()]:
             if mark.full and not mark.victims:
                 admitted = evicting.start(self.state, self.root, mark, self.now)
                 if admitted is not None:
                     self.out.append(admitted)
+        queues = self._awake()
         heads = [
             (self._precedence(line), node, self.root.version)
             for node, queue in queues.items()
@@ -110,7 +110,7 @@ class Turn:
         if line.why is None or line.why.reason != "Quota":
             return False
         marks = self.root.marks
-        if line.first.uid in marks.by_uid:
+        if line.first.uid in marks.by_uid or line.first.least is not None:
             return False
         height = level(line.asked)
         order: Order = (height, *place)
@@ -167,19 +167,37 @@ class Turn:
         if against is not None:
             stuck = against
         else:
-            placed = state.placer.place(item)
-            if isinstance(placed, Unplaced):
-                stuck = placed
-            else:
-                behind = holding.takes_room_of(state, item, placed, place, self.now)
-                if behind is None:
-                    charged = state.admit(root, item, placed, asked, lifted, self.now)
-                    self.out.append(Admit(charged, placed, charged.requests, ahead))
-                    return True
-                stuck = behind
+            found = self._place(line, item, place)
+            if isinstance(found, Placed):
+                charged = state.admit(root, item, found, asked, lifted, self.now)
+                self.out.append(Admit(charged, found, charged.requests, ahead))
+                return True
+            stuck = found
         for mark in reversed(lifted):
             apply(mark.holding)
         return self._stuck(line, stuck, place)
+
+    def _place(self, line: Line, item: Item, place: Order) -> Placed | Unplaced | str:
+        """A place; why there is none; or the uid of a gang that it would delay."""
+        state = self.state
+        if not state.searched:
+            return state.placer.place(item)
+        free, barriers = holding.open_to(state, item, place, self.now)
+        found = state.placer.place(item, without=free)
+        if isinstance(found, Placed):
+            for uid in barriers:
+                if holding.bars(state, uid, found):
+                    return uid
+            holding.passed(state, free, place)
+            return found
+        if line.why is not None and line.why.reason == "Behind":
+            return line.why.text
+        kept = [uid for uid in state.searched if uid not in free]
+        if line.why is None and kept:
+            anywhere = state.placer.place(item, without=[*free, *kept])
+            if isinstance(anywhere, Placed):
+                return kept[0]
+        return found
 
     def _lift(self, lifted: list[Mark], item: Item, place: Order) -> bool:
         """Take out of the sums what gives way. True if that is held for somebody before it."""

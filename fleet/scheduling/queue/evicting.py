@@ -59,11 +59,15 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
         may_reclaim=_may_reclaim(state, item.quota, policy, now),
         most_lost=most_lost,
     )
-    holding = mark.holding
+    holding, kept = mark.holding, mark.placed
     apply(holding, -1)
+    state.give_place(mark)
     found = choose(who, state.book, state.runs, state.placer)
     apply(holding)
     if isinstance(found, NoVictims):
+        if kept is not None:
+            mark.placed = kept
+            state.placer.take(item.uid, kept)
         if found.again_s is not None and found.again_s > now:
             state.wake_at(found.again_s, item.quota)
         return None

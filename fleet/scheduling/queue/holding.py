@@ -5,8 +5,8 @@ first of the whole tree does. What becomes free is collected for it. Others may 
 if they come before it, or are due to end before it is foreseen to start (backfill); once it has
 waited for the aging bound, nobody may whose turn it is not.
 
-A gang that has quota and waits for capacity of members cannot collect it; for a few of those it is
-looked that what is admitted leaves a place at the time foreseen. Next step: `evicting`, where the
+For a few of the gangs that have quota and wait for capacity of members, the place they are foreseen
+to get is taken already, while others are still in it. Next step: `evicting`, where the
 time foreseen is too far away.
 """
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fleet.scheduling.placer import Placed, Unplaced
+from fleet.scheduling.placer import Placed
 from fleet.scheduling.queue.marks import Mark
 from fleet.scheduling.quota.book import level
 from fleet.scheduling.requests import is_accelerator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fleet.scheduling.placer import Item
     from fleet.scheduling.queue.lines import Line
@@ -58,8 +58,8 @@ def mark_for(
         marks.changed()
     if for_room:
         state.searched[item.uid] = own
-    else:
-        state.searched.pop(item.uid, None)
+    elif state.searched.pop(item.uid, None) is not None:
+        state.give_place(own)
     return own
 
 
@@ -81,7 +81,7 @@ def resume(state: State, earmarked: Mapping[str, float], now: float) -> None:
     """Earmarks from before the state was made anew; each is judged again when it is tried."""
     for uid, since_s in sorted(earmarked.items()):
         line = state.lines.of.get(uid)
-        if line is not None:
+        if line is not None and uid not in state.root(line.node).marks.by_uid:
             item = line.items[uid]
             young = now - state.since[uid] < state.rules.aging_s
             place = (level(line.asked), young, -item.priority, item.sequence, uid)
@@ -107,26 +107,37 @@ def gives_way(state: State, root: Root, mark: Mark, item: Item, place: Order, no
     return mark.starts_s is not None and now + item.run_time_s <= mark.starts_s + _SOON
 
 
-def takes_room_of(
-    state: State, item: Item, placed: Placed, place: Order, now: float
-) -> str | None:  # fmt: skip
-    """Uid of a gang that could not start when foreseen if `item` were placed there."""
+def open_to(
+    state: State, item: Item, place: Order, now: float
+) -> tuple[list[str], list[str]]:  # fmt: skip
+    """Uids of those whose kept places `item` may be put into; and of those who have waited so long,
+    with no end in sight, that nothing may pass them where they could be."""
+    free: list[str] = []
+    barriers: list[str] = []
     for uid, mark in state.searched.items():
+        aged = now - mark.since_s >= state.rules.aging_s
         if uid == item.uid or place < mark.order:
-            continue
-        if mark.starts_s is None:
-            aged = now - mark.since_s >= state.rules.aging_s
-            if aged and _compete(item, mark.item) and _would_be_in(state, mark, placed):
-                return uid
-            continue
-        if item.run_time_s is not None and now + item.run_time_s <= mark.starts_s + _SOON:
-            continue
-        state.placer.take(item.uid, placed)
-        later = state.placer.place(mark.item, without=mark.gone & state.runs.by_uid.keys())
-        state.placer.give(item.uid)
-        if isinstance(later, Unplaced):
-            return uid
-    return None
+            free.append(uid)
+        elif mark.starts_s is None:
+            if aged and _compete(item, mark.item):
+                barriers.append(uid)
+        elif (
+            not aged
+            and item.run_time_s is not None
+            and now + item.run_time_s <= mark.starts_s + _SOON
+        ):
+            free.append(uid)
+    return free, barriers
+
+
+def bars(state: State, uid: str, placed: Placed) -> bool:
+    """Whether one that has waited so long would start in one of the members that are to be taken,
+    if all that runs were gone."""
+    item = state.searched[uid].item
+    best = state.placer.place(item, without=state.runs.by_uid.keys())
+    if not isinstance(best, Placed):
+        return False
+    return not best.clusters or not best.clusters.keys().isdisjoint(placed.clusters)
 
 
 def _compete(item: Item, other: Item) -> bool:
@@ -135,13 +146,16 @@ def _compete(item: Item, other: Item) -> bool:
     return any(key in item.requests for key in scarce or other.requests)
 
 
-def _would_be_in(state: State, mark: Mark, placed: Placed) -> bool:
-    """Whether a gang with no end in sight would start in one of the members that are to be taken,
-    if all that runs were gone."""
-    best = state.placer.place(mark.item, without=state.runs.by_uid.keys())
-    if isinstance(best, Unplaced):
-        return False
-    return not best.clusters or not best.clusters.keys().isdisjoint(placed.clusters)
+def passed(state: State, uids: Iterable[str], place: Order) -> None:
+    """Somebody who comes before them was put where their places may be: those are looked for anew.
+
+    What only ends before they start leaves them theirs.
+    """
+    for uid in uids:
+        mark = state.searched.get(uid)
+        if mark is not None and place < mark.order:
+            state.give_place(mark)
+            mark.foreseen = False
 
 
 def foresee(state: State, root: Root, mark: Mark, now: float) -> None:
@@ -154,23 +168,30 @@ def foresee(state: State, root: Root, mark: Mark, now: float) -> None:
 
 
 def _foresee_room(state: State, mark: Mark, now: float) -> None:
-    """By the fewest of those with a declared end, in order, that leave a place."""
+    """By the fewest of those with a declared end, in order, that leave a place; it is kept."""
     late_s = now - state.rules.patience_s
     ends = [end for end in state.runs.all_ends() if end[0] >= late_s]
+    state.give_place(mark)
 
-    def fits(count: int) -> bool:
+    def placed(count: int) -> Placed | None:
         without = [uid for _, uid in ends[:count]]
-        return isinstance(state.placer.place(mark.item, without=without), Placed)
+        found = state.placer.place(mark.item, without=without)
+        return found if isinstance(found, Placed) else None
 
-    mark.foreseen, mark.starts_s, mark.gone = True, None, frozenset()
-    if not ends or not fits(len(ends)):
-        return
+    mark.foreseen, mark.starts_s = True, None
     low, high = 1, len(ends)
+    there = placed(high) if ends else None
+    if there is None:
+        return
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle + 1, high)
+        if (sooner := placed(middle)) is not None:
+            there, high = sooner, middle
+        else:
+            low = middle + 1
     mark.starts_s = max(now, ends[high - 1][0])
-    mark.gone = frozenset(uid for _, uid in ends[:high])
+    mark.placed = there
+    state.placer.take(mark.item.uid, there)
 
 
 def _want_the_same(mark: Mark, line: Line) -> bool:

@@ -32,7 +32,7 @@ Order = tuple[int, bool, int, int, str]
 
 class Mark:
     __slots__ = (
-        "again_s", "asked", "expires_s", "foreseen", "full", "gone", "held", "item", "order",
+        "again_s", "asked", "expires_s", "foreseen", "full", "held", "item", "order",
         "placed", "since_s", "starts_s", "victims",
     )  # fmt: skip
 
@@ -50,12 +50,10 @@ class Mark:
         self.victims: set[str] = set()
         """Those that were told to go for it and have not ended."""
         self.placed: Placed | None = None
-        """Its place, which is taken already; of preemptors only."""
+        """Its place, which is taken already: a preemptor's, or where it is foreseen to start."""
         self.expires_s: float | None = None
         self.again_s: float | None = None
         """When it is looked at again, should it not have started as foreseen."""
-        self.gone: frozenset[str] = frozenset()
-        """What will have ended by its start, where it is capacity of members that it waits for."""
 
     @property
     def preempts(self) -> bool:

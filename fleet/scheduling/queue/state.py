@@ -96,7 +96,11 @@ class State:
     def stir(self, node: str) -> None:
         self.root(node).stirred = True
 
-    def stir_capacity(self) -> None:
+    def stir_capacity(self, *, changed: bool = False) -> None:
+        """`changed`: not only by what ended, so places that were kept may be no more."""
+        if changed:
+            for mark in self.searched.values():
+                mark.foreseen = False
         for root in self.roots.values():
             root.stirred = root.stirred or root.wants_room
 
@@ -129,8 +133,13 @@ class State:
             root.stirred = True
         root.marks.drop(uid, self.book)
         self.searched.pop(uid, None)
+        self.give_place(mark)
+
+    def give_place(self, mark: Mark) -> None:
+        """The place that was kept for it, if any, is free."""
         if mark.placed is not None:
-            self.placer.give(uid)
+            self.placer.give(mark.item.uid)
+            mark.placed = None
 
     # Running
 
@@ -184,6 +193,8 @@ class State:
                 self.book.release(mark.item.uid)
                 if mark.preempts:
                     preemptors.append(mark)
+                else:
+                    self.give_place(mark)
         waiting = [item for line in {*self.lines.of.values()} for item in line.items.values()]
         self.book = Book.over(tree, self.book)
         old_runs, self.runs = self.runs, Runs()

@@ -41,6 +41,7 @@ class Cell:
         "lost",
         "most",
         "node",
+        "once",
         "pool",
         "reserve",
         "subtree",
@@ -48,7 +49,15 @@ class Cell:
     )
 
     def __init__(
-        self, node: str, key: Key, share: Share, *, pool: int, subtree: int, root: bool
+        self,
+        node: str,
+        key: Key,
+        share: Share,
+        *,
+        pool: int,
+        subtree: int,
+        root: bool,
+        once: int | None = None,
     ) -> None:
         self.node = node
         self.key = key
@@ -57,10 +66,16 @@ class Cell:
         """What the node has beyond its children's guaranteed amounts."""
         self.subtree = subtree
         """What it has to distribute: guaranteed, less what nodes below keep to themselves."""
-        self.local = 0 if share.lendable is None or root else max(0, subtree - share.lendable)
+        lends = share.lendable if share.lent is None else share.lent
+        self.local = 0 if lends is None or root else max(0, subtree - lends)
         limit = share.guaranteed if root else share.limit
         self.limit = UNLIMITED if limit is None else limit
         self.most = UNLIMITED if limit is None else limit - (share.guaranteed - subtree)
+        once = subtree if once is None else once
+        kept = 0 if share.lendable is None or root else max(0, once - share.lendable)
+        most = UNLIMITED if limit is None else limit - (share.guaranteed - once)
+        self.once = (once, kept, most)
+        """What `subtree`, `local` and `most` are once all is lent that may be."""
         self.reserve = 0
         self.lost = 0
         self.direct = 0
@@ -315,7 +330,8 @@ class Book:
             below = [self._cells[child, key] for child in tree.children.get(name, ())]
             own = share.guaranteed - sum(cell.guaranteed for cell in below)
             subtree = own + sum(cell.subtree - cell.local for cell in below)
-            cell = Cell(name, key, share, pool=own, subtree=subtree, root=name == root)
+            once = own + sum(cell.once[0] - cell.once[1] for cell in below)
+            cell = Cell(name, key, share, pool=own, subtree=subtree, root=name == root, once=once)
             self._cells[name, key] = cell
             self._of[name] = (*self._of.get(name, ()), cell)
 
@@ -403,9 +419,10 @@ def room(path: Path) -> int:
 
 def most_ever(path: Path) -> int:
     """What could be drawn at the start of the path if nothing else were in use."""
-    most = drawn = path[-1].most
+    most = drawn = path[-1].once[2]
     for cell in reversed(path[:-1]):
-        drawn = min(cell.most, cell.local + drawn)
+        _, kept, own_most = cell.once
+        drawn = min(own_most, kept + drawn)
         most = min(most, cell.limit)
     return min(most, drawn)
 

@@ -30,11 +30,15 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a node has of one key. `limit` None: only the limits above; `lendable` None: all."""
+    """What a node has of one key. `limit` None: only the limits above; `lendable` None: all.
+
+    `lent`: what of the lendable amount others have by loans, where it is lent by loans only.
+    """
 
     guaranteed: int = 0
     limit: int | None = None
     lendable: int | None = None
+    lent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

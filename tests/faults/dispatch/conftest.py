@@ -35,6 +35,7 @@ from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
 from fleet.dispatch.waiting import Waiting
 from fleet.errors import FleetError, TransportError
+from fleet.gateway.bills import Bills
 from fleet.kube import builtin, defaults
 from fleet.kube.resources import GroupVersionResource
 from fleet.store.memory import MemoryBackend
@@ -433,6 +434,8 @@ class Planner:
         self.allowed = 2
         self.fencing = "Controller"
         self.offsets = False
+        self.per_hour: dict[str, str] = {}
+        """What a shard costs in a cluster, in USD."""
 
     async def round(self, questions: Any) -> AsyncIterator[Answered]:
         for question in sorted(questions, key=lambda each: each.workload["metadata"]["name"]):
@@ -476,9 +479,13 @@ class Planner:
                     "state": "Planned",
                 }
             )  # fmt: skip
+            if cluster in self.per_hour:
+                shards[-1]["perHour"] = self.per_hour[cluster]
             first += count
         shards.sort(key=lambda shard: shard["index"])
         status = {**before, "generation": generation, "shards": shards, "plane": "roce-1"}
+        if self.per_hour:
+            status["cost"] = {"currency": "USD"}
         return Answer(
             spec, status, placed=True, lease_s=LEASE_S, fencing=self.fencing, offsets=self.offsets
         )  # type: ignore[arg-type]
@@ -577,6 +584,7 @@ class Fleet:
             return remotes.setdefault(name, Remote(member, clock=self.clock))
 
         chronicle = Chronicle(self.store, events, uid=self._uids, now=self.clock)
+        self.bills = Bills(self.store, now=self.clock.datetime, uid=self._uids)
         premises = Premises(
             fleet=FLEET, offers=self, priority_of=lambda name: None, sleep=self._no_sleep
         )
@@ -587,6 +595,7 @@ class Fleet:
             ),
             actor=Actor(remote, premises=premises, sources=self, fleet=FLEET, leases=leases),
             chronicle=chronicle,
+            bill=self.bills,
             barred=self.bars.put,
             orphaned=self.orphaned.__contains__,
             uid=self._uids,
@@ -599,6 +608,7 @@ class Fleet:
             bars=self.bars,
             barred=lambda namespace: {},
             chronicle=chronicle,
+            bill=self.bills,
             now=self.clock,
         )
 

@@ -48,8 +48,8 @@ def name_a_policy(job):
 async def test_what_its_user_changes_is_asked_about_anew(fleet, change):
     planner = Refusing()
     dispatch = Dispatch(
-        fleet.store, NOBODY, parts=Parts(fleet=FLEET), planner=planner, fleet=FLEET,
-        uid=lambda: "u", now=fleet.clock,
+        fleet.store, NOBODY, parts=Parts(fleet=FLEET), planner=planner, bill=fleet.bills,
+        fleet=FLEET, uid=lambda: "u", now=fleet.clock,
     )  # fmt: skip
     await fleet.run_job(ranks=9)
     running = asyncio.create_task(dispatch.run())

@@ -67,6 +67,7 @@ async def swept(fleet, east):
         View(east=east),
         parts=parts,
         planner=fleet.planner,
+        bill=fleet.bills,
         fleet=FLEET,
         uid=lambda: "u",
         now=fleet.clock,

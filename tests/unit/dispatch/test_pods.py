@@ -98,6 +98,26 @@ def test_what_is_the_members_to_decide_is_not_carried(spec, field, there):
     assert PODS.shape(workload(**spec), EAST, TERMS)["spec"].get(field) == there
 
 
+def test_nodes_of_an_affinity_are_named_as_their_member_does():
+    fields = {"key": "metadata.name", "operator": "In", "values": ["n1.east", "n1.west"]}
+    labels = {"key": "zone", "operator": "In", "values": ["a.east"]}
+    term = {"matchFields": [fields], "matchExpressions": [labels]}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}],
+        }
+    }
+    of = workload(affinity=affinity)
+    there = PODS.shape(of, EAST, TERMS)["spec"]["affinity"]["nodeAffinity"]
+    (required,) = there["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (preferred,) = there["preferredDuringSchedulingIgnoredDuringExecution"]
+    for each in (required, preferred["preference"]):
+        assert each["matchFields"][0]["values"] == ["n1", "n1.west"]
+        assert each["matchExpressions"] == [labels]
+    assert of.spec["affinity"] == affinity
+
+
 def test_a_name_that_is_no_host_name_is_none():
     assert "hostname" not in PODS.shape(workload("web.v1"), EAST, TERMS)["spec"]
 

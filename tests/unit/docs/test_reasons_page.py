@@ -127,6 +127,7 @@ def documented(page, code):
     text += page("errors.md").section("### Conditions of the fleet's Pod")
     text += page("errors.md").section("### The condition Placed")
     text += page("errors.md").section("## Conditions of a FleetQuota")
+    text += page("errors.md").section("### Events")
     return found | {"Prose": code(text)}
 
 

@@ -225,6 +225,15 @@ def test_aged_work_goes_before_newer_work_of_higher_priority() -> None:
     assert admitted(case.step()) == ["old"]
 
 
+def test_a_gang_short_of_accelerators_holds_up_nobody_who_asks_for_cores() -> None:
+    shares = {GPU: Share(8), CPU: Share(8)}
+    case = Case(Tree.of([Node("a", "", shares)]))
+    case.start("runs", "a", 0, requests={GPU: 4, CPU: 1})
+    case.submit("head", "a", 0, requests={GPU: 8})
+    case.submit("cores", "a", 0, requests={CPU: 7})
+    assert admitted(case.step()) == ["cores"]
+
+
 # Waking
 
 
@@ -350,6 +359,16 @@ def test_an_elastic_gang_starts_as_large_as_quota_allows() -> None:
     case.evict("elastic")
     case.engine.finish("runs")
     assert [dict(e.requests) for e in case.step() if isinstance(e, Admit)] == [{GPU: 8}]
+
+
+def test_an_elastic_gang_behind_others_starts_smaller_where_the_whole_would_not_fit() -> None:
+    case = Case(two(a=8, b=0, limit=8))
+    case.start("runs", "a", 8, run_time_s=100)
+    case.submit("head", "a", 8)
+    case.submit("elastic", "a", 8, least={GPU: 1}, run_time_s=10, shape="elastic")
+    assert waits(case.step()) == {"head": "Quota", "elastic": "Quota"}
+    assert case.engine.resize("runs", 2, {GPU: 6})
+    assert [dict(e.requests) for e in case.step() if isinstance(e, Admit)] == [{GPU: 2}]
 
 
 def test_a_job_over_quota_waits_and_a_service_is_refused() -> None:
@@ -860,6 +879,18 @@ def test_a_fork_answers_without_acting() -> None:
     assert evicted(fork.step(10)) == {"what-if": ("b2",)}
     assert (case.engine.report(), case.placer.taken) == before
     assert "b2" in case.engine.running()
+
+
+def test_a_preemptor_whose_victims_never_left_is_remembered_once() -> None:
+    case = Case(two(a=12, b=0), Members(east=8), earmark_s=50)
+    case.start("stays", "a", 5)
+    case.submit("high", "a", 6, priority=1)
+    assert evicted(case.step(1)) == {"high": ("stays",)}
+    case.step(60)
+    fork = case.engine.fork(Members(east=8))
+    assert evicted(fork.step(62)) == {}
+    fork.verify()
+    assert fork.book.cell("a", GPU).used == 11
 
 
 def test_all_that_wait_are_told_so() -> None:

@@ -183,6 +183,29 @@ def test_what_a_plan_promises_is_promised_for_every_role(build):
     assert sum(room.pods for room in left.capacity.rooms(CPU)) == before - 1 - 2 * 2
 
 
+@pytest.mark.parametrize(
+    ("least", "pods", "clusters"),
+    [
+        pytest.param(2, 6, {"a", "b"}, id="as many as find room"),
+        pytest.param(8, None, set(), id="not fewer than the least"),
+        pytest.param(None, None, set(), id="all or none"),
+    ],
+)
+def test_an_elastic_gang_is_placed_at_the_largest_size_that_finds_room(
+    build, least, pods, clusters
+):
+    fleet = [build.cluster("a", 4), build.cluster("b", 3), build.cluster("c", 5, plane="roce-2")]
+    elastic = {} if least is None else {"min": least}
+    demand = build.demand(10, {"mode": "Split", "gang": {"maxClusters": 2, "unit": 2, **elastic}})
+    plan = ask(demand, fleet, elastic=True)
+    if pods is None:
+        assert isinstance(plan, Refusal)
+        return
+    assert sum(shard.pods for shard in plan.shards) == plan.demand.role.pods == pods
+    assert {shard.cluster for shard in plan.shards} == clusters
+    assert isinstance(ask(demand, fleet), Refusal)
+
+
 # -- properties
 
 MEMBERS = st.lists(

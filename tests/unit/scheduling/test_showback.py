@@ -133,6 +133,20 @@ def test_a_shard_that_goes_leaves_its_cost():
     }  # fmt: skip
 
 
+def test_a_shard_that_goes_while_its_cluster_is_silent_cost_until_that_was_heard_of():
+    before = status(shard("a", lostAt=text(hour(1))))
+    after = carried(before, status(), now=hour(5))
+    assert total(spent_until(after, hour(9))) == {("a", "USD"): 6_000_000}
+
+
+def test_nodes_that_a_shard_lets_go_while_it_is_held_were_paid_for():
+    before = status(shard("a", state="Held"))
+    without = carried(before, status(shard("a", state="Holding", held=None)), now=hour(1))
+    assert total(spent_until(without, hour(3))) == {("a", "USD"): 6_000_000}
+    again = carried(without, status(shard("a", state="Held", held=3)), now=hour(3))
+    assert total(spent_until(again, hour(4))) == {("a", "USD"): 12_000_000}
+
+
 def test_a_shard_placed_anew_is_another_one():
     before = status(shard("a", generation=1))
     after = carried(before, status(shard("a", generation=2, held=2)), now=hour(2))

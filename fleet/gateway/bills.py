@@ -1,0 +1,136 @@
+"""The bill of `fleet.dispatch`: what work costs, kept in Placements and in the months' records.
+
+`fleet.scheduling.cost` says what stands in them; here it is read from the store and written to it.
+A month's record is a ConfigMap in the fleet's own namespace (docs/decisions/0004); it is written
+before the Placement goes, so that a gateway that dies in between has lost nothing, and holds the
+Placement's UID, so that nothing counts twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from fleet.errors import AlreadyExists, Conflict, StoreError
+from fleet.kube import builtin
+from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.cost import months
+from fleet.scheduling.cost.intervals import carried, month_of
+from fleet.store.objects import MODIFIED_MEANWHILE
+from policies import FLEET_QUOTA, PLACEMENT
+from policies.quota_tree import claims_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from fleet.kube.resources import Resource
+    from fleet.store.entry import Entry
+    from fleet.store.objects import ObjectStore
+
+Object = dict[str, Any]
+
+CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+_ATTEMPTS: Final = 5
+_FORGET_EVERY: Final = 64
+
+
+class Bills:
+    """Keeps what work costs. See `fleet.dispatch.billing.Bill`."""
+
+    def __init__(
+        self, store: ObjectStore, *, now: Callable[[], datetime], uid: Callable[[], str]
+    ) -> None:
+        self._store = store
+        self._now = now
+        self._uid = uid
+        self._config_maps = _row(CONFIG_MAPS)
+        self._namespaces = _row(NAMESPACES)
+        self._one = asyncio.Lock()  # of this gateway's writes: they all concern the same record
+        self._settled = 0
+
+    def carry(self, before: Mapping[str, Any], after: Object) -> Object:
+        return carried(before, after, now=self._now())
+
+    async def settle(self, placement: Object) -> None:
+        quota = self._quota_of(placement)
+        async with self._one:
+            for _ in range(_ATTEMPTS):
+                entries = self._entries()
+                changed = self._absorbed(entries, placement, quota)
+                try:
+                    for month, record in changed.items():
+                        await self._write(record, entries.get(month))
+                except (AlreadyExists, Conflict):
+                    continue
+                break
+            else:
+                name = months.record_name(month_of(self._now()))
+                raise Conflict.of(
+                    group="", resource="configmaps", name=name, why=MODIFIED_MEANWHILE
+                )
+            self._settled += 1
+            if self._settled % _FORGET_EVERY == 0:
+                await self._forget()
+
+    def _absorbed(
+        self, entries: Mapping[str, Entry], placement: Object, quota: str
+    ) -> dict[str, Object]:
+        records = {month: entry.parse() for month, entry in entries.items()}
+        try:
+            return months.absorbed(records, placement, quota=quota, now=self._now())
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            named = ", ".join(f"{months.NAMESPACE}/{each.name}" for each in entries.values())
+            what = "{namespace}/{name}".format_map(placement["metadata"])
+            raise StoreError(
+                f"what Placement {what} cost cannot be kept: one of the ConfigMaps {named}, or the "
+                f"Placement, cannot be read ({error}); mend it, or delete that ConfigMap"
+            ) from error
+
+    async def _forget(self) -> None:
+        """Drop the UIDs of Placements that are gone: nobody will bring them again."""
+        entries = self._store.collection(PLACEMENT.resource).snapshot().entries()
+        present = {entry.uid for entry in entries}
+        for entry in self._entries().values():
+            left = months.forgotten(entry.parse(), present)
+            try:
+                if left is not None:
+                    await self._write(left, entry)
+            except Conflict:
+                continue  # another time
+
+    async def _write(self, record: Object, before: Entry | None) -> None:
+        if before is not None:
+            await self._store.update(self._config_maps, record, expected=before.revision)
+            return
+        stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        metadata = {**record["metadata"], "uid": self._uid(), "creationTimestamp": stamp}
+        await self._store.create(self._config_maps, {**record, "metadata": metadata})
+
+    def _entries(self) -> dict[str, Entry]:
+        """The months' records as they are stored."""
+        there = self._store.collection(self._config_maps).snapshot().namespace(months.NAMESPACE)
+        return {
+            entry.name.removeprefix(months.PREFIX): entry
+            for entry in there.entries()
+            if months.LABEL in entry.labels
+        }
+
+    def _quota_of(self, placement: Object) -> str:
+        counted = str((placement.get("status") or {}).get("quota") or "")
+        if counted:
+            return counted
+        quotas = claims_of(self._all(FLEET_QUOTA.resource), self._all(self._namespaces)).quota
+        return quotas.get(placement["metadata"]["namespace"], "")
+
+    def _all(self, resource: Resource) -> Iterator[Object]:
+        for entry in self._store.collection(resource).snapshot().entries():
+            yield entry.parse()
+
+
+def _row(gvr: GroupVersionResource) -> Resource:
+    row = builtin.resource(gvr)
+    if row is None:
+        raise LookupError(f"the release has no {gvr}")
+    return row

@@ -1,0 +1,381 @@
+"""Loans over an engine: what is idle goes out, what is needed comes back.
+
+The engine decides by its quota tree; donors lend by loans only, so in the tree a donor lends what
+is on loan, no more. A turn at the desk: what is short of its floor is called back, terms end or
+are renewed, the engine decides, and then what donors leave idle is given, gang by gang, to work
+that the engine left waiting. Everything is read anew from what runs and waits, so loans outlive the
+desk at the work that has them (`loans`); a second turn at the same time decides nothing more.
+
+Recall replaces reclaim: a donor's own work, where it is short, waits for the notice to be over
+instead of evicting borrowers, and the floor is there so that it need not wait. Next step: the
+gateway acts on what `step` says; `simulation` and the bench do in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from fleet.scheduling.lending import filling, recall
+from fleet.scheduling.lending.books import Books, by_loans
+from fleet.scheduling.lending.floor import lacking, lendable
+from fleet.scheduling.lending.loans import Lend, Loan, Recall, Renew, Return, Settle
+from fleet.scheduling.placer import Placed
+from fleet.scheduling.quota.book import Book, most_ever, room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from fleet.scheduling.decisions import Decision
+    from fleet.scheduling.engine import Engine
+    from fleet.scheduling.lending.floor import Need
+    from fleet.scheduling.lending.loans import LoanDecision
+    from fleet.scheduling.lending.recall import Borrowed
+    from fleet.scheduling.lending.terms import Terms
+    from fleet.scheduling.placer import Item, Placer
+    from fleet.scheduling.quota.tree import Key, Tree
+
+    Free = Callable[[], Mapping[str, Mapping[Key, int]]]
+
+AGING_S: Final = 6 * 3600.0
+NOT_LENT_ANY_MORE: Final = "the policy by which it was lent is gone"
+TERM_OVER: Final = "its term ends and the policy does not renew"
+NEEDED: Final = "{donor} needs it"
+
+
+class Desk:
+    """`free`: what members have free, by cluster; without it nobody looks in which clusters the
+    spare of a donor is. `aging_s`: after this time of waiting a gang that only a loan can start is
+    lent to before all others.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        placer: Placer,
+        tree: Tree,
+        terms: Iterable[Terms],
+        *,
+        loans: Iterable[Loan] = (),
+        free: Free | None = None,
+        aging_s: float = AGING_S,
+    ) -> None:
+        """`tree` is that of the FleetQuotas; the engine's is made of it. `loans` are those that
+        stand at what the engine has adopted.
+        """
+        self.engine = engine
+        self.loans: dict[str, Loan] = {loan.uid: loan for loan in loans}
+        self._placer = placer
+        self._free = free
+        self._aging_s = aging_s
+        self._since: dict[str, float] = {}
+        self._set(tree, terms)
+
+    def change(self, tree: Tree, terms: Iterable[Terms]) -> None:
+        """FleetQuotas or LendingPolicies were changed; what is on loan goes on by the new terms."""
+        self._set(tree, terms)
+
+    def next_s(self) -> float | None:
+        """When `step` should be asked again even if nothing happens."""
+        times = [
+            loan.ends_s if loan.ends_s is not None else loan.until_s - self._notice_s(loan)
+            for loan in self.loans.values()
+        ]
+        again = self.engine.next_s()
+        return min(times + ([again] if again is not None else []), default=None)
+
+    def step(
+        self, now: float, *, expected: Mapping[str, Mapping[Key, int]] | None = None
+    ) -> list[Decision | LoanDecision]:
+        """Everything returned is in the state already.
+
+        `expected`: what donors are about to need beyond what their work has and waits for.
+        """
+        out: list[Decision | LoanDecision] = []
+        self._drop_ended()
+        self._put_tree()
+        out += self._settle(now, recalled=True)
+        out += self._call_back(now, expected or {})
+        out += self._end_terms(now)
+        self._put_tree()
+        out += self.engine.step(now)
+        self._drop_ended()
+        out += self._settle(now, recalled=False)
+        out += self._fill(now, expected or {})
+        return out
+
+    def on_loan(self, donor: str) -> Counter[Key]:
+        found: Counter[Key] = Counter()
+        for loan in self.loans.values():
+            if loan.donor == donor:
+                found.update(loan.amounts)
+        return found
+
+    # What there is
+
+    def _set(self, tree: Tree, terms: Iterable[Terms]) -> None:
+        self.tree = tree
+        self.terms = sorted(
+            (each for each in terms if each.donor in tree.nodes), key=lambda each: each.name
+        )
+        self._books = Books(self.engine, tree)
+        self._alone = Book(by_loans(tree, {each.donor: {} for each in self.terms}, ever=False))
+        self._lent: dict[str, Counter[Key]] | None = None
+
+    def _put_tree(self) -> None:
+        lent = {each.donor: self.on_loan(each.donor) for each in self.terms}
+        if lent != self._lent:
+            self._lent = lent
+            self.engine.quota_changed(by_loans(self.tree, lent))
+
+    def _drop_ended(self) -> None:
+        """Loans of what has ended; what goes for a loan goes for nobody else."""
+        running = self.engine.running()
+        for uid, loan in [*self.loans.items()]:
+            if uid not in running:
+                del self.loans[uid]
+            elif loan.recalled and not running[uid].leaving_for:
+                running[uid].leaving_for = _mark_of(loan)
+
+    # Back
+
+    def _settle(self, now: float, *, recalled: bool) -> list[LoanDecision]:
+        """What the borrower's own quota covers is no loan, the oldest first.
+
+        Before the engine decides, that saves work which was called back; after, it is what nobody
+        else had a use for.
+        """
+        out: list[LoanDecision] = []
+        for loan in sorted(self.loans.values(), key=lambda each: (each.since_s, each.uid)):
+            if loan.recalled != recalled or loan.ending:
+                continue
+            paths = self.engine.book.ask(loan.to, loan.amounts.items())
+            if all(room(path) >= amount for path, amount in paths):
+                del self.loans[loan.uid]
+                run = self.engine.running()[loan.uid]
+                if run.leaving_for == _mark_of(loan):
+                    run.leaving_for = ""
+                self._put_tree()
+                out.append(Settle(loan))
+        return out
+
+    def _call_back(
+        self, now: float, expected: Mapping[str, Mapping[Key, int]]
+    ) -> list[LoanDecision]:
+        out: list[LoanDecision] = []
+        for terms in self.terms:
+            there = self._borrowed(terms, now)
+            lent = [each for each in there if not each.leaves]
+            if not lent:
+                continue
+            leaving = [each for each in there if each.leaves]
+            short = self._shortage(terms, leaving, expected.get(terms.donor))
+            ordered = recall.in_order(lent, terms, now)
+            why = NEEDED.format(donor=terms.donor)
+            out += [self._recall(each.loan, now, why) for each in recall.fewest(ordered, short)]
+        known = {terms.name for terms in self.terms}
+        gone = self._in_time(lambda loan: loan.policy not in known)
+        return out + [self._recall(loan, now, NOT_LENT_ANY_MORE) for loan in gone]
+
+    def _end_terms(self, now: float) -> list[LoanDecision]:
+        out: list[LoanDecision] = []
+        by_name = {terms.name: terms for terms in self.terms}
+        for loan in self._in_time(lambda loan: now >= loan.until_s - self._notice_s(loan)):
+            terms = by_name[loan.policy]
+            if terms.renew:
+                until_s = max(loan.until_s, now) + terms.term_s
+                renewed = replace(loan, until_s=until_s, renewals=loan.renewals + 1)
+                self.loans[loan.uid] = renewed
+                out.append(Renew(renewed))
+            else:
+                out.append(self._recall(loan, now, TERM_OVER))
+        for loan in sorted(self.loans.values(), key=lambda each: (each.ends_s or 0, each.uid)):
+            if loan.ends_s is not None and loan.ends_s <= now and not loan.ending:
+                self.loans[loan.uid] = ending = replace(loan, ending=True)
+                out.append(Return(ending))
+        return out
+
+    def _recall(self, loan: Loan, now: float, why: str) -> Recall:
+        ends_s = now + self._notice_s(loan)
+        told = replace(loan, recalled_s=now, ends_s=ends_s)
+        self.loans[loan.uid] = told
+        self.engine.running()[loan.uid].leaving_for = _mark_of(told)
+        return Recall(told, why)
+
+    def _in_time(self, of: Callable[[Loan], bool]) -> list[Loan]:
+        """Loans that were not called back, in order."""
+        found = [loan for loan in self.loans.values() if not loan.recalled and of(loan)]
+        return sorted(found, key=lambda loan: (loan.until_s, loan.uid))
+
+    def _notice_s(self, loan: Loan) -> float:
+        return next((each.notice_s for each in self.terms if each.name == loan.policy), 0.0)
+
+    def _borrowed(self, terms: Terms, now: float) -> list[Borrowed]:
+        found = []
+        for loan in self.loans.values():
+            if loan.donor != terms.donor:
+                continue
+            run = self.engine.running()[loan.uid]
+            lost = run.weight * run.lost_s(now)
+            clusters = {
+                name: {key: self._books.counted(loan.to, key, amounts) for key in loan.amounts}
+                for name, amounts in run.placed.clusters.items()
+            }
+            leaves = bool(run.leaving_for)
+            found.append(recall.Borrowed(loan, run.item.priority, lost, clusters, leaves))
+        return found
+
+    def _shortage(
+        self,
+        terms: Terms,
+        leaving: Sequence[Borrowed],
+        expected: Mapping[Key, int] | None,
+    ) -> Callable[[Sequence[Borrowed]], int]:
+        """How much the donor is short of its floor, in quota and in members, without some loans
+        and those that leave already.
+        """
+        needs = self._books.needs(terms.donor, expected)
+        out = self.on_loan(terms.donor)
+        for each in leaving:
+            out.subtract(each.loan.amounts)
+        free = self._spare(terms, leaving)
+
+        def short(gone: Sequence[Borrowed]) -> int:
+            missing = 0
+            for key, need in needs.items():
+                lent = out[key] - sum(each.loan.amounts.get(key, 0) for each in gone)
+                missing += max(0, lent - lendable(terms, need))
+                if free is not None:
+                    left = Counter(free[key])
+                    for each in gone:
+                        left.update({n: v.get(key, 0) for n, v in each.clusters.items()})
+                    missing += max(0, lacking(need, left))
+            return missing
+
+        return short
+
+    def _spare(
+        self, terms: Terms, leaving: Iterable[Borrowed]
+    ) -> dict[Key, Counter[str]] | None:  # fmt: skip
+        """What members have free of each key of the donor, and will have; None: nobody asks."""
+        if self._free is None or terms.keep_floor != "SurvivesLossOfOneCluster":
+            return None
+        found = self._books.by_cluster(terms.donor, self._free())
+        for each in leaving:
+            for name, amounts in each.clusters.items():
+                for key in found.keys() & amounts.keys():
+                    found[key][name] += amounts[key]
+        return found
+
+    # Out
+
+    def _fill(
+        self, now: float, expected: Mapping[str, Mapping[Key, int]]
+    ) -> list[LoanDecision]:  # fmt: skip
+        out: list[LoanDecision] = []
+        waiting = [
+            item
+            for item, why in self.engine.waiting()
+            if why is None or why.reason in ("Quota", "AboveLimit")
+        ]
+        self._since = {item.uid: self._since.get(item.uid, now) for item in waiting}
+        passed: set[str] = set()
+        for terms in self.terms:
+            while waiting:
+                lent = self._lend_one(terms, waiting, passed, now, expected.get(terms.donor))
+                if lent is None:
+                    break
+                waiting = [item for item in waiting if item.uid != lent.uid]
+                out.append(lent)
+        return out
+
+    def _lend_one(
+        self,
+        terms: Terms,
+        waiting: Iterable[Item],
+        passed: set[str],
+        now: float,
+        expected: Mapping[Key, int] | None,
+    ) -> Lend | None:
+        needs = self._books.needs(terms.donor, expected)
+        most = {key: lendable(terms, need) for key, need in needs.items()}
+        out = self.on_loan(terms.donor)
+        rest = {key: amount - out[key] for key, amount in most.items()}
+        if not any(amount > 0 for amount in rest.values()):
+            return None
+        found = [
+            each
+            for item in waiting
+            if item.uid not in passed and (each := self._candidate(item, terms, now)) is not None
+        ]
+        for each in filling.in_order(found, terms, rest, most):
+            placed = self._placer.place(each.item)
+            if isinstance(placed, Placed) and self._survives(terms, needs, placed):
+                lent = self._lend(terms, each, placed, now)
+                if lent is not None:
+                    return lent
+            passed.add(each.item.uid)
+        return None
+
+    def _lend(
+        self, terms: Terms, candidate: filling.Candidate, placed: Placed, now: float
+    ) -> Lend | None:  # fmt: skip
+        item = candidate.item
+        until_s = now + terms.term_s
+        loan = Loan(item.uid, terms.name, terms.donor, item.quota, candidate.short, now, until_s)
+        self.loans[item.uid] = loan
+        self._put_tree()
+        admitted = self.engine.start(item.uid, placed, now)
+        if admitted is None:
+            del self.loans[item.uid]
+            self._put_tree()
+            return None
+        return Lend(admitted.item, admitted.placed, admitted.requests, loan)
+
+    def _candidate(self, item: Item, terms: Terms, now: float) -> filling.Candidate | None:
+        """None where it may not borrow of the donor, or has no need to."""
+        rank = next(
+            (
+                number
+                for number, name in enumerate(terms.borrowers)
+                if item.quota in self._books.under(name)
+            ),
+            None,
+        )
+        if rank is None or item.quota in self._books.under(terms.donor):
+            return None
+        short: dict[Key, int] = {}
+        held = self._held(item)
+        for path, amount in self.engine.book.ask(item.quota, item.requests.items()):
+            key = path[0].key
+            if amount > (own := room(path) + held.get(key, 0)):
+                short[key] = amount - own
+        if not short:
+            return None
+        starved = now - self._since[item.uid] >= self._aging_s and any(
+            amount > most_ever(path)
+            for path, amount in self._alone.ask(item.quota, item.requests.items())
+        )
+        return filling.Candidate(item, rank, short, starved)
+
+    def _held(self, item: Item) -> dict[Key, int]:
+        charge = self.engine.book.charges.get(item.uid)
+        return dict(charge.amounts) if charge is not None and charge.earmark else {}
+
+    def _survives(self, terms: Terms, needs: Mapping[Key, Need], placed: Placed) -> bool:
+        """Whether the donor would still survive the loss of a cluster, as members are filled."""
+        free = self._spare(terms, ())
+        if free is None:
+            return True
+        taken = self._books.by_cluster(terms.donor, placed.clusters)
+        for key, need in needs.items():
+            free[key].subtract(taken[key])
+            if lacking(need, free[key]) > 0:
+                return False
+        return True
+
+
+def _mark_of(loan: Loan) -> str:
+    """For whom a run leaves that was called back."""
+    return f"LendingPolicy/{loan.policy}"

@@ -1,0 +1,107 @@
+"""A loan, and what is decided about it.
+
+A loan is that part of one gang's charge which its own quota does not cover. Its start and term
+stand beside the charge, at the work itself, so they are there again after a restart. The gang runs
+or ends as a whole. Next step: `desk` decides, `fleet.dispatch` acts and writes them down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet.scheduling.placer import Item, Placed
+    from fleet.scheduling.quota.tree import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    uid: str
+    """Of the work that has it."""
+    policy: str
+    donor: str
+    to: str
+    """The quota node of the work."""
+    amounts: Mapping[Key, int]
+    since_s: float
+    until_s: float
+    """The end of the term."""
+    renewals: int = 0
+    recalled_s: float | None = None
+    ends_s: float | None = None
+    """When its notice is over, once it was called back: the work ends then at the latest."""
+    ending: bool = False
+    """Its notice is over, and the work was told to end."""
+
+    @property
+    def recalled(self) -> bool:
+        return self.ends_s is not None
+
+    def is_expired(self, now: float, notice_s: float) -> bool:
+        """Whether its first term is over, but for the notice: what goes on is at the donor's
+        pleasure.
+        """
+        return self.renewals > 0 or now >= self.until_s - notice_s
+
+
+@dataclass(frozen=True, slots=True)
+class Lend:
+    """Start the work here, on loan."""
+
+    item: Item
+    placed: Placed
+    requests: Mapping[Key, int]
+    loan: Loan
+
+    @property
+    def uid(self) -> str:
+        return self.loan.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    loan: Loan
+
+    @property
+    def uid(self) -> str:
+        return self.loan.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Tell the work to save what it has: it ends at `loan.ends_s`."""
+
+    loan: Loan
+    why: str
+
+    @property
+    def uid(self) -> str:
+        return self.loan.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The notice is over: end the work, by the platform. It waits again where it stood."""
+
+    loan: Loan
+
+    @property
+    def uid(self) -> str:
+        return self.loan.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The borrower's own quota covers the work, which goes on; a recall is taken back."""
+
+    loan: Loan
+
+    @property
+    def uid(self) -> str:
+        return self.loan.uid
+
+
+LoanDecision = Lend | Renew | Recall | Return | Settle
