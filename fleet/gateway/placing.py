@@ -137,6 +137,8 @@ class Placing:
                 yield self._answered(
                     asked[item.uid], self._waits(asked[item.uid], why), fleet, now
                 )  # fmt: skip
+        for listener in self._listeners:
+            listener()
 
     def next_s(self) -> float | None:
         """See `fleet.dispatch.planning.Planner`."""

@@ -10,6 +10,7 @@ import pytest
 from fleet.dispatch.planning import Answer, Answered, Question, Refused
 from fleet.errors import Invalid
 from fleet.gateway.placing import Placing
+from fleet.gateway.quotas import Quotas
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.accounts import NodeAccounts
@@ -17,7 +18,7 @@ from fleet.scheduling.clusters import Cluster
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
-from policies import PLACEMENT, PLACEMENT_POLICY
+from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -317,3 +318,71 @@ async def test_the_urgent_and_the_old_come_first(store):
         if step.answer.placed
     ]
     assert placed == ["c", "b", "z", "a"]
+
+
+# -- quotas
+
+
+NAMESPACES = builtin.resource(GroupVersionResource("", "v1", "namespaces"))
+
+
+@pytest.fixture
+async def teams(store):
+    """Of four accelerators two are each team's; every namespace is a team."""
+    nodes = {
+        "lab": ("4", {}),
+        "payments": ("2", {"parent": "lab"}),
+        "risk": ("2", {"parent": "lab"}),
+    }
+    for name, (amount, spec) in nodes.items():
+        if "parent" in spec:
+            metadata = {"name": name, "uid": f"ns-{name}", "labels": {"team": name}}
+            await store.create(
+                NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+            )
+            spec = {**spec, "namespaces": {"matchLabels": {"team": name}}}
+        obj = {
+            "apiVersion": "fleet.dev/v1alpha1",
+            "kind": "FleetQuota",
+            "metadata": {"name": name, "uid": f"quota-{name}"},
+            "spec": {**spec, "resources": [{"name": GPU, "guaranteed": amount}]},
+        }
+        await store.create(FLEET_QUOTA.resource, obj)
+    return store
+
+
+def planner(store: ObjectStore, **free: int) -> Placing:
+    return Placing(store, Books(**free), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+
+
+async def submit(store: ObjectStore, obj: dict[str, Any]) -> Question:
+    await store.create(JOBS, obj)
+    made = placement(obj, {"queuedAt": "2026-11-29T00:00:00Z"})
+    await store.create(PLACEMENT.resource, made)
+    return Question(obj, made)
+
+
+async def test_the_use_of_quotas_is_written_once_and_again_when_it_changes(teams):
+    asks = planner(teams, east=8)
+    quotas = Quotas(teams, asks, now=lambda: NOW)
+    question = await submit(teams, job(ranks=3))
+    (answered,) = [step async for step in asks.round([question])]
+    assert answered.answer.placed
+    assert answered.answer.status["quota"] == "payments"
+    await quotas.write()
+
+    def status(name: str) -> dict[str, Any]:
+        return teams.get(FLEET_QUOTA.resource, "", name).parse()["status"]
+
+    (use,) = status("payments")["resources"]
+    assert (use["used"], use["borrowed"]) == ("3", "1")
+    assert status("risk")["summary"]["lent"] == "1"
+    assert (status("lab")["admitted"], status("risk")["admitted"]) == (1, 0)
+    before = teams.sequencer.current
+    await quotas.write()
+    assert teams.sequencer.current == before
+    # Nothing is charged that is not stored: the plan never came to be.
+    (again,) = [step async for step in asks.round([])] or [None]
+    assert again is None
+    await quotas.write()
+    assert status("payments")["resources"][0]["used"] == "0"
