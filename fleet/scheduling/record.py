@@ -8,7 +8,7 @@ about a shard – its state and times – is kept as long as the shard is. Next 
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.scheduling.numbering import Interval
@@ -35,7 +35,7 @@ _NOTES: Final = (
 )  # fmt: skip
 # What every decision says anew; the rest of a status is `fleet.dispatch`'s and stays.
 _RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "cost")
-_PLANNED: Final = frozenset({*_RUNNING, "message", "priority"})
+_PLANNED: Final = frozenset({*_RUNNING, "message", "priority", "runTime"})
 
 
 def spec_of(workload: Workload, policy: Policy) -> Object:
@@ -78,6 +78,8 @@ def status_of(
     }
     if decision.demand.priority_class:
         status["priority"] = decision.demand.priority_class
+    if decision.demand.run_time_s is not None:
+        status["runTime"] = duration_text(timedelta(seconds=decision.demand.run_time_s))
     if isinstance(decision, Plan):
         status |= _planned(decision, before)
         placed, reason, message = "True", "Placed", status["usedClusters"]
@@ -132,6 +134,7 @@ def _shards(status: PlacementStatus) -> tuple[Shard, ...]:
             tier=each.tier,
             billing=each.billing,
             per_hour=each.per_hour,
+            once=each.data_cost,
         )
         for each in sorted(status.shards, key=lambda shard: shard.index)
     )
@@ -199,6 +202,8 @@ def _shard(shard: Shard, noted: Mapping[str, Any] | None) -> Object:
         found["billing"] = shard.billing
     if shard.per_hour is not None:
         found["perHour"] = amount_text(shard.per_hour)
+    if shard.once:
+        found["dataCost"] = amount_text(shard.once)
     return found | {name: noted[name] for name in _NOTES if noted and name in noted}
 
 
@@ -237,7 +242,9 @@ def _cost(plan: Plan) -> Object:
         found["currency"] = plan.currency
     if plan.per_hour is not None:
         found["perHour"] = amount_text(plan.per_hour)
-    unknown = sorted(shard.cluster for shard in plan.shards if shard.per_hour is None)
+    unknown = sorted(
+        shard.cluster for shard in plan.shards if shard.per_hour is None or shard.once is None
+    )
     if unknown:
         found["unknown"] = unknown
     if plan.next_best is not None and plan.next_best.per_hour is not None:
