@@ -82,6 +82,7 @@ class Shard(Model):
     tier: int = setting(1, "Tier of the policy that its cluster is in.")
     billing: str = setting("", "How its nodes are paid for.")
     per_hour: Amount | None = setting(None, "What it costs per hour; absent where not known.")
+    data_cost: Amount = setting("0", "What it costs to bring the workload's data there, once.")
     priced_at: Time | None = setting(
         None, "Since when it costs that; absent means from its beginning."
     )
@@ -133,7 +134,9 @@ class ClusterVerdict(Model):
         None, "Pods of the workload that it could take, in whole units; absent where not known."
     )
     per_hour: Amount | None = setting(
-        None, "What the whole workload would cost there per hour; absent where not known."
+        None,
+        "What the whole workload would cost there per hour, interruptions and moved data counted; "
+        "absent where not known.",
     )
 
 
@@ -142,9 +145,13 @@ class Cost(Model):
 
     currency: str = setting("", "Currency of the amounts.")
     per_hour: Amount | None = setting(None, "Per hour; absent while a part is not known.")
-    unknown: Items[str] = setting((), "Clusters used whose price is not known.")
+    unknown: Items[str] = setting(
+        (), "Clusters used whose price, or that of data moved there, is not known."
+    )
     next_best: str = setting("", "The next best single cluster.")
-    next_best_per_hour: Amount | None = setting(None, "What it would cost there per hour.")
+    next_best_per_hour: Amount | None = setting(
+        None, "What it would cost there per hour, interruptions and moved data counted."
+    )
 
 
 class Spent(Model):

@@ -118,13 +118,11 @@ class Objective(Model):
         "Whether spot offers count; Preferred takes them where they cost no more than others, "
         "interruptions included.",
     )
-    checkpoint: Checkpoint = setting(
-        {}, f"What an interruption, by spot or for other work, costs. {LATER}"
-    )
+    checkpoint: Checkpoint = setting({}, "What an interruption, by spot or for other work, costs.")
     run_time: Duration | None = setting(
         None,
         "Expected run time of workloads that have neither the annotation fleet.dev/run-time nor "
-        f"activeDeadlineSeconds; absent means that it is not known. {LATER}",
+        "activeDeadlineSeconds; absent means that it is not known.",
     )
     deadline: Duration | None = setting(
         None, f"How long after it began to wait it should be done. {LATER}"
@@ -175,7 +173,7 @@ class PlacementPolicySpec(Model):
     gang: Gang = setting({}, "Which pods belong together.")
     objective: Objective = setting({}, "What it may cost, and when it should be done.")
     data: Items[DataSet] = setting(
-        (), f"Data it reads; clusters that have to fetch it cost what PriceBooks say. {LATER}"
+        (), "Data it reads; clusters that have to fetch it cost what PriceBooks say."
     )
     failover: Failover = setting({}, "What happens when a cluster is lost.")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from policies.base import LATER, REQUIRED, Items, Model, setting
+from policies.base import REQUIRED, Items, Model, setting
 from policies.scalars import Amount, Currency, Duration, Time
 
 Billing = Literal["Owned", "Reserved", "OnDemand", "Spot"]
@@ -53,7 +53,7 @@ class PriceBookSpec(Model):
     currency: Currency = setting("USD", "Currency of all its prices, by its three letters.")
     max_age: Duration = setting("24h", "A price older than this counts as unknown.")
     offers: Items[Offer] = setting((), "What can be had.")
-    egress: Items[Egress] = setting((), f"What it costs to move data. {LATER}")
+    egress: Items[Egress] = setting((), "What it costs to move data.")
 
 
 class PriceBook(Model):

@@ -7,10 +7,10 @@ wherever that is known, for the sentence that tells a user what would help. Next
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fleet.scheduling.fit import NOTHING, Curve, Offered, offered
+from fleet.scheduling.fit import NOTHING, Cost, Curve, Offered, offered
 from fleet.scheduling.nodes import Taint, Toleration, taints_of, untolerated
 from fleet.scheduling.stranding import NO_MIX
 from policies import CLUSTER
@@ -169,16 +169,17 @@ def room(
 ) -> tuple[Offered, Curve]:
     """What a cluster of known capacity has for a role: all that `judge` needs of its nodes."""
     assert cluster.capacity is not None
-    objective = demand.policy.objective
+    objective, prices = demand.policy.objective, prices.seen_by(demand)
+    priced = objective.max_price is not None
     has = offered(
-        cluster.name,
-        cluster.capacity,
-        role,
-        prices,
-        spot=objective.spot,
-        priced=objective.max_price is not None,
-    )
-    return has, Curve(has.pools, has.free, unit=role.unit, mix=mix)
+        cluster.name, cluster.capacity, role, prices, spot=objective.spot, priced=priced
+    )  # fmt: skip
+    moved = prices.of_data(cluster=cluster.name, network=cluster.data_plane)
+    hourly = prices.hourly(moved)
+    if priced and hourly is None:
+        has = replace(has, pools=(), why=moved.why)
+    once = Cost(hourly is None, hourly or 0, 0).packed
+    return has, Curve(has.pools, has.free, unit=role.unit, mix=mix, once=once)
 
 
 def domain_of(cluster: Cluster, role: Role) -> str:

@@ -58,12 +58,17 @@ def together(costs: Iterable[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Units in one block that cost the same and are paid for alike. `micro`: per unit and hour."""
+    """Units in one block that cost the same and are paid for alike.
+
+    `micro` is what a unit's work costs per hour; `paid` is what the bill says of it, the same where
+    it is None.
+    """
 
     block: str
     micro: int | None
     billing: str
     units: int
+    paid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def offered(
     cluster: str, capacity: Capacity, role: Role, prices: Prices, *, spot: Spot, priced: bool
 ) -> Offered:
     """`priced`: only what has a known price may be used."""
-    free: dict[tuple[str, str, int | None, str], int] = {}
+    free: dict[tuple[str, str, int | None, str, int | None], int] = {}
     by_block: dict[str, int] = {}
     total: dict[tuple[str, str], list[int]] = {}
     why = ""
@@ -103,11 +108,11 @@ def offered(
         if not price.usable or (priced and price.micro is None):
             why = why or price.why
             continue
-        key = (room.block, room.accelerator, price.micro, price.billing)
+        key = (room.block, room.accelerator, price.micro, price.billing, price.paid)
         free[key] = free.get(key, 0) + room.pods
     pools = tuple(
-        Pool(block, None if micro is None else micro * role.unit, billing, pods // role.unit)
-        for (block, _, micro, billing), pods in free.items()
+        Pool(block, _times(micro, role.unit), billing, pods // role.unit, _times(paid, role.unit))
+        for (block, _, micro, billing, paid), pods in free.items()
         if pods >= role.unit
     )
     return Offered(
@@ -117,6 +122,10 @@ def offered(
         free=by_block,
         why=why,
     )
+
+
+def _times(micro: int | None, unit: int) -> int | None:
+    return None if micro is None else micro * unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +157,8 @@ class Step(NamedTuple):
     opens: int
     units: int
     block: str
-    ways: tuple[tuple[str, int], ...]
-    """How they are paid for: (billing, units)."""
+    ways: tuple[tuple[str, int, int | None], ...]
+    """How they are paid for: (billing, units, what a unit is billed per hour)."""
 
 
 Ramp = tuple[tuple[int, int, int], ...]
@@ -160,10 +169,13 @@ class Curve:
     """What 0 … `units` units of a role cost in one cluster.
 
     `free` has all pods of the kind that are free in each block, `unit` the pods of a unit; both
-    matter to what is stranded only. Blocks that are `opened` are in use already.
+    matter to what is stranded only. Blocks that are `opened` are in use already. `once` is what it
+    costs to use the cluster at all, packed: no part of `cost`, since other roles use it too.
     """
 
-    __slots__ = ("_costs", "_ends", "_fillings", "_free", "_mix", "_unit", "ramp", "steps", "units")
+    __slots__ = (
+        "_costs", "_ends", "_fillings", "_free", "_mix", "_unit", "once", "ramp", "steps", "units",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -173,7 +185,9 @@ class Curve:
         unit: int = 1,
         mix: Mix = NO_MIX,
         opened: Iterable[str] = (),
+        once: int = 0,
     ) -> None:
+        self.once = once
         self.steps = tuple(sorted(_steps(pools, opened)))
         self.ramp: Ramp = tuple(step[:3] for step in self.steps)
         self._ends: Sequence[int] = [0, *accumulate(-units for _, _, units in self.ramp)]
@@ -210,6 +224,21 @@ class Curve:
         if found is None:
             found = self._fillings[units] = self._fill(units)
         return found
+
+    def paid(self, blocks: Mapping[str, int]) -> int | None:
+        """What the bill says per hour of so many units by block; None where that is not known."""
+        left, total = dict(blocks), 0
+        for step in self.steps:
+            units = min(left.get(step.block, 0), -step.units)
+            if not units:
+                continue
+            left[step.block] -= units
+            for _, count, paid in step.ways:
+                if units and paid is None:
+                    return None
+                total += min(units, count) * (paid or 0)
+                units -= min(units, count)
+        return None if any(left.values()) else total
 
     def stranded(self, units: int) -> int:
         """What `fill` strands."""
@@ -250,7 +279,7 @@ class Curve:
 def _take(step: Step, units: int, blocks: dict[str, int], billing: dict[str, None]) -> int:
     blocks[step.block] = blocks.get(step.block, 0) + units
     left = units
-    for way, count in step.ways:
+    for way, count, _ in step.ways:
         if left > 0:
             billing[way] = None
             left -= count
@@ -258,12 +287,13 @@ def _take(step: Step, units: int, blocks: dict[str, int], billing: dict[str, Non
 
 
 def _steps(pools: Iterable[Pool], opened: Iterable[str]) -> Iterable[Step]:
-    together: dict[tuple[int, str], list[tuple[str, int]]] = {}
+    together: dict[tuple[int, str], list[tuple[str, int, int | None]]] = {}
     for pool in sorted(pools, key=lambda each: (_slope(each), each.block, each.billing)):
-        together.setdefault((_slope(pool), pool.block), []).append((pool.billing, pool.units))
+        paid = pool.micro if pool.paid is None else pool.paid
+        together.setdefault((_slope(pool), pool.block), []).append((pool.billing, pool.units, paid))
     used = set(opened)
     for (slope, block), ways in together.items():
-        units = sum(count for _, count in ways)
+        units = sum(count for _, count, _ in ways)
         yield Step(slope, int(block not in used), -units, block, tuple(ways))
         used.add(block)
 

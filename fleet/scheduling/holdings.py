@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from fleet.scheduling.clusters import judge, room, standing
 from fleet.scheduling.gang import Answer, Asked, Terms, largest, solve
 from fleet.scheduling.placer import Placed, Unplaced
-from fleet.scheduling.price import Prices
+from fleet.scheduling.price import Prices, Work
 from fleet.scheduling.stranding import POWERS
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Holdings:
     def _view(self, demand: Demand, role: Role, waited_s: float) -> _View:
         tiers = demand.policy.clusters.tiers
         waited_s = waited_s if any(each.after.total_seconds() for each in tiers) else inf
-        key = (id(demand.policy), role.kind, role.unit, role.network, role.tiers, waited_s)
+        work = Work.of(demand)
+        key = (id(demand.policy), role.kind, role.unit, role.network, role.tiers, waited_s, work)
         view = self._views.get(key)
         if view is None or view.demand.policy is not demand.policy:
             view = self._views[key] = _View(demand, role, waited_s, len(self._log))
@@ -221,7 +222,8 @@ class Holdings:
         has: tuple[Offered, Curve] | None = None
         if capacity is not None and capacity is self._capacities.get(name):
             objective = demand.policy.objective
-            key = role.kind, role.unit, objective.spot, objective.max_price is None
+            work = Work.of(demand)
+            key = role.kind, role.unit, objective.spot, objective.max_price is None, work
             rooms = self._rooms.setdefault(name, {})
             has = rooms.get(key)
             if has is None:
@@ -273,7 +275,8 @@ class Holdings:
         order = self._order
         if incumbents:
             order = sorted(order, key=lambda name: (name not in incumbents, name))
-        terms = Terms(self._prices, policy.objective.spot, limit is not None, self._mix)
+        prices = self._prices.seen_by(demand)
+        terms = Terms(prices, policy.objective.spot, limit is not None, self._mix)
         span = 1 if policy.mode == "One" else policy.gang.max_clusters
         ceiling = None if limit is None else limit.micro
         if any(role.least is not None for role in demand.roles):

@@ -39,7 +39,11 @@ _NO_PRICES = Prices()
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The part of a workload that one cluster gets. `per_hour` is in millionths, None: unknown."""
+    """The part of a workload that one cluster gets.
+
+    `per_hour` is what its nodes are billed at, in millionths; `once` what it costs to bring the
+    workload's data there. None: unknown.
+    """
 
     cluster: str
     index: int
@@ -50,6 +54,7 @@ class Shard:
     tier: int = 1
     billing: str = ""
     per_hour: int | None = None
+    once: int | None = 0
     by_role: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     """Pods of each role by block, the roles in the order in which they took their nodes."""
 
@@ -149,7 +154,7 @@ def place(
         clusters=tuple(clusters),
         generation=generation,
         now_s=now_s,
-        prices=prices,
+        prices=prices.seen_by(demand),
         waited_s=waited_s,
         incumbents=frozenset(incumbents),
         mix=mix,
@@ -188,7 +193,7 @@ def replace_shards(
                 clusters=everywhere,
                 generation=generation,
                 now_s=now_s,
-                prices=prices,
+                prices=prices.seen_by(plan.demand),
                 waited_s=waited_s,
                 incumbents=frozenset(),
                 mix=mix,
@@ -412,7 +417,8 @@ def _plan(question: _Question, judged: Sequence[_Judged], answer: Answer) -> Pla
             blocks=_by_block(piece),
             tier=_tier(judged, piece),
             billing=piece.billing,
-            per_hour=piece.per_hour,
+            per_hour=_paid(question, judged, piece, answer.order),
+            once=_moved_once(question, piece.cluster),
             by_role=tuple((judged[at].role.name, piece.blocks[at]) for at in answer.order)
             if len(judged) > 1
             else (),
@@ -447,6 +453,34 @@ def _plan(question: _Question, judged: Sequence[_Judged], answer: Answer) -> Pla
         cost=answer.cost,
         bound=answer.bound,
     )
+
+
+def _paid(
+    question: _Question, judged: Sequence[_Judged], piece: Piece, order: Sequence[int]
+) -> int | None:
+    """What a cluster's part is billed at per hour: no more than what its work costs there, which is
+    what the search compares."""
+    (cluster,) = (each for each in question.clusters if each.name == piece.cluster)
+    capacity, total, first = cluster.capacity, 0, True
+    for at in order:
+        if capacity is None or not piece.pods[at]:
+            continue
+        role, blocks = judged[at].role, dict(piece.blocks[at])
+        (candidate,) = (c for c in judged[at].candidates if c.cluster == piece.cluster)
+        # The roles before took nodes already.
+        curve = candidate.curve if first else question.terms.curve(cluster.name, capacity, role)
+        paid = curve.paid({block: pods // role.unit for block, pods in blocks.items()})
+        if paid is None:
+            return piece.per_hour
+        total, first = total + paid, False
+        if len(order) > 1:
+            capacity = capacity.without(role.kind, piece.pods[at], blocks=blocks)
+    return total
+
+
+def _moved_once(question: _Question, cluster: str) -> int | None:
+    (network,) = (each.data_plane for each in question.clusters if each.name == cluster)
+    return question.prices.of_data(cluster=cluster, network=network).micro
 
 
 def _by_block(piece: Piece) -> tuple[tuple[str, int], ...]:
@@ -546,7 +580,8 @@ def _whole_cost(judged: Sequence[_Judged], at: int) -> Cost | None:
     curves = [(each.candidates[at].curve, each.units) for each in judged]
     if any(curve.units < units for curve, units in curves):
         return None
-    return Cost.of(together(curve.cost(units) for curve, units in curves))
+    once = max(curve.once for curve, _ in curves)
+    return Cost.of(together(curve.cost(units) for curve, units in curves) + once)
 
 
 def _next_best(judged: Sequence[_Judged], used: Collection[str]) -> Verdict | None:

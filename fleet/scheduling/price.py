@@ -4,18 +4,19 @@ Amounts are whole millionths of the currency's unit. An offer is joint: it price
 cluster under one way of billing, and a pod pays its share of that node, so that no price is put
 together from parts nobody sells together (skypilot#10199). A missing or outdated price is not free:
 it is unknown, and loses to every known one. What is owned costs 0 and says so. Offers are compared
-by what an hour's work costs: where nodes can be taken away, what is lost with them counts
-(`cost.spot`). Moved data comes on top (`cost.egress`).
+by what an hour's work costs a workload: where nodes can be taken away, what it loses with them
+counts (`cost.spot`), and data that it has to fetch comes on top (`cost.egress`). The bill is of
+what is paid.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from fleet.scheduling.cost.egress import transfer
-from fleet.scheduling.cost.spot import USUAL_LOSS, expected
+from fleet.scheduling.cost.egress import Transfer, spread, transfer
+from fleet.scheduling.cost.spot import USUAL_LOSS, expected, lost_per_interruption
 from fleet.scheduling.requests import accelerators
 from policies import PRICE_BOOK
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from fleet.scheduling.capacity import Room
-    from fleet.scheduling.cost.egress import Transfer
+    from fleet.scheduling.demand import Demand
     from fleet.scheduling.requests import Vector
     from policies.placement_policy import DataSet
     from policies.price_book import Offer
@@ -50,6 +51,29 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What of a workload its price depends on. `lost` is what one interruption costs it."""
+
+    lost: timedelta = USUAL_LOSS
+    data: tuple[DataSet, ...] = ()
+    run_time_s: float | None = None
+    """How long it bears what is paid once for its data; None where nobody said, or nothing is."""
+
+    @classmethod
+    def of(cls, demand: Demand) -> Work:
+        policy = demand.policy
+        return cls(
+            lost=lost_per_interruption(policy.objective.checkpoint),
+            data=policy.data,
+            run_time_s=demand.run_time_s if policy.data else None,
+        )
+
+
+_ANY: Final = Work()
+_NOTHING_MOVED: Final = Transfer()
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """The offers of the fleet in one currency, with their ages judged at one time."""
 
@@ -60,10 +84,24 @@ class Prices:
     warnings: tuple[str, ...] = ()
     egress: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Per GiB, by the network that data leaves and the cluster it goes to."""
+    work: Work = _ANY
+    """Whom they are for."""
 
-    def of_data(self, data: Iterable[DataSet], *, cluster: str, network: str) -> Transfer:
-        """What is paid once for data that a workload reads in a cluster on a network."""
-        return transfer(data, cluster=cluster, network=network, per_gib=self.egress)
+    def seen_by(self, demand: Demand) -> Prices:
+        """The same as they are for a workload."""
+        work = Work.of(demand)
+        return self if work == self.work else replace(self, work=work)
+
+    def of_data(self, *, cluster: str, network: str) -> Transfer:
+        """What is paid once for the data that the workload reads in a cluster, which is on a
+        network."""
+        if not self.work.data:
+            return _NOTHING_MOVED
+        return transfer(self.work.data, cluster=cluster, network=network, per_gib=self.egress)
+
+    def hourly(self, moved: Transfer) -> int | None:
+        """What a transfer adds to each hour of the workload's run; None where it is not known."""
+        return None if moved.micro is None else spread(moved.micro, self.work.run_time_s)
 
     def of_pod(
         self,
@@ -72,12 +110,10 @@ class Prices:
         request: Vector,
         *,
         spot: Spot,
-        lost: timedelta = USUAL_LOSS,
     ) -> Price:
         """The cheapest fitting offer for a pod in a room of a cluster.
 
-        `lost` is what an interruption costs the workload. Of equal prices spot wins only where the
-        policy prefers it.
+        Of equal prices spot wins only where the policy prefers it.
         """
         fitting = [offer for offer in self.offers.get(cluster, ()) if _fits(offer, room)]
         allowed = [offer for offer in fitting if spot != "Never" or offer.billing != "Spot"]
@@ -94,7 +130,7 @@ class Prices:
         paid = [(_share(offer, room, request), offer) for offer in fresh]
         micro, _, billing, bill = min(
             (
-                expected(share, offer, lost=lost),
+                expected(share, offer, lost=self.work.lost),
                 (offer.billing == "Spot") != favoured,
                 offer.billing,
                 share,

@@ -144,6 +144,7 @@ def _shards(status: PlacementStatus) -> tuple[Shard, ...]:
             tier=each.tier,
             billing=each.billing,
             per_hour=each.per_hour,
+            once=each.data_cost,
         )
         for each in sorted(status.shards, key=lambda shard: shard.index)
     )
@@ -211,6 +212,8 @@ def _shard(shard: Shard, noted: Mapping[str, Any] | None) -> Object:
         found["billing"] = shard.billing
     if shard.per_hour is not None:
         found["perHour"] = amount_text(shard.per_hour)
+    if shard.once:
+        found["dataCost"] = amount_text(shard.once)
     return found | {name: noted[name] for name in _NOTES if noted and name in noted}
 
 
@@ -263,7 +266,9 @@ def _cost(plan: Plan) -> Object:
         found["currency"] = plan.currency
     if plan.per_hour is not None:
         found["perHour"] = amount_text(plan.per_hour)
-    unknown = sorted(shard.cluster for shard in plan.shards if shard.per_hour is None)
+    unknown = sorted(
+        shard.cluster for shard in plan.shards if shard.per_hour is None or shard.once is None
+    )
     if unknown:
         found["unknown"] = unknown
     if plan.next_best is not None and plan.next_best.per_hour is not None:

@@ -8,6 +8,8 @@ cluster can be exchanged for units of another, so a set of clusters costs what t
 when filled in the order of price. Several roles may want the same nodes; there the bound says what
 they would cost if they did not, and a `check` says what they do cost.
 
+What a cluster costs to be used at all (`Curve.once`) comes on top for each that is.
+
 Work is bounded in steps, not in time, so that the same question always gets the same answer;
 `proven` is False where the bound of steps was met. `gang` asks, for each tier and network.
 """
@@ -87,7 +89,7 @@ def _single(
     if len(wants) == 1:
         (want,) = wants
         costs = [
-            (curve.cost(want), position)
+            (curve.cost(want) + curve.once, position)
             for position, (curve,) in enumerate(rows)
             if curve.units >= want
         ]
@@ -95,7 +97,7 @@ def _single(
         for position, row in enumerate(rows):
             if all(curve.units >= want for curve, want in zip(row, wants, strict=True)):
                 each = [curve.cost(want) for curve, want in zip(row, wants, strict=True)]
-                costs.append((together(each), position))
+                costs.append((together(each) + _once(row), position))
     if limit is not None:
         costs = [each for each in costs if each[0] <= limit]
     if not costs:
@@ -113,13 +115,25 @@ def _single(
             if asked == _CHECKS or (best is not None and cost >= best.cost):
                 break
             asked += 1
-            packed = check((position,))
+            packed = _with_once(check((position,)), rows)
             if packed is None or (limit is not None and packed.cost > limit):
                 continue
             if best is None or packed.cost < best.cost:
                 proven = packed.cost == bound
                 best = Found(packed.cost, lost, packed.shares, (position,), bound, proven)
     return best
+
+
+def _once(row: Row) -> int:
+    """What a cluster costs to be used at all, the same for all roles that may go there."""
+    return max(curve.once for curve in row)
+
+
+def _with_once(packed: Packed | None, rows: Sequence[Row]) -> Packed | None:
+    """With what each cluster costs that is used."""
+    if packed is None:
+        return None
+    return packed._replace(cost=packed.cost + sum(_once(rows[at]) for at, _ in packed.shares))
 
 
 def _lost(row: Row, wants: Sequence[int]) -> int:
@@ -177,6 +191,8 @@ class _Search:
         self._order: list[int] = []
         self._most: list[list[list[int]]] = []
         self._rest: list[list[Ramp]] = []
+        self._once = [_once(row) for row in rows]
+        self._least_once: list[list[int]] = []
         self._shorter: dict[tuple[int, int, int], Ramp] = {}
         self._steps = 0
         self._checks = 0
@@ -193,7 +209,7 @@ class _Search:
         self._sort(sorted(useful, key=self._promise))
         if not self._reachable(0, self._clusters, (0,) * len(self._wants)):
             return None
-        bound = self._bound(0, self._clusters, ((),) * len(self._wants))
+        bound = self._bound(0, (), ((),) * len(self._wants))
         if bound is None or (self._limit is not None and bound > self._limit):
             return None
         if self._check is None:
@@ -237,6 +253,13 @@ class _Search:
                 rest.append(shortened(joined(rest[-1], curve.ramp), want))
             self._most.append(most[::-1])
             self._rest.append(rest[::-1])
+        least: list[int] = []
+        self._least_once = [[0] * (self._clusters + 1)]
+        for at in reversed(order):
+            least = sorted([*least, self._once[at]])[: self._clusters]
+            sums = [0, *accumulate(least)]
+            self._least_once.append(sums + [sums[-1]] * (self._clusters + 1 - len(sums)))
+        self._least_once.reverse()
 
     def _largest(self) -> tuple[int, ...]:
         """Those with the most room: they hold it if any do."""
@@ -249,11 +272,13 @@ class _Search:
             for role, want in enumerate(self._wants)
         )
 
-    def _bound(self, place: int, more: int, chosen: Sequence[Ramp]) -> int | None:
-        """What any choice costs at least that adds `more` from a place in the order on."""
+    def _bound(self, place: int, chosen: Sequence[int], ramps: Sequence[Ramp]) -> int | None:
+        """What any choice costs at least that adds to the `chosen`, whose ramps these are, from a
+        place in the order on."""
+        more = self._clusters - len(chosen)
         costs = []
         for role, want in enumerate(self._wants):
-            ramp = chosen[role]
+            ramp = ramps[role]
             if more:
                 key = role, place, more
                 rest = self._shorter.get(key)
@@ -265,7 +290,8 @@ class _Search:
             if cost is None:
                 return None
             costs.append(cost)
-        return together(costs)
+        once = sum(self._once[at] for at in chosen) + self._least_once[place][more]
+        return together(costs) + once
 
     def _descend(
         self, place: int, chosen: tuple[int, ...], ramps: tuple[Ramp, ...], *, bound: int
@@ -276,7 +302,7 @@ class _Search:
         for at in range(place, len(self._order)):
             if self._best == bound:
                 return
-            if not self._reachable(at, more, held) or self._worse(at, more, ramps):
+            if not self._reachable(at, more, held) or self._worse(at, chosen, ramps):
                 return
             if self._steps >= _STEPS or self._checks >= _CHECKS:
                 self._cut = True
@@ -285,14 +311,15 @@ class _Search:
             position = self._order[at]
             row = self._rows[position]
             grown = tuple(joined(ramp, curve.ramp) for ramp, curve in zip(ramps, row, strict=True))
+            taken = (*chosen, position)
             if more == 1:
-                if not self._worse(at + 1, 0, grown):
-                    self._try(tuple(sorted((*chosen, position))))
-            elif not self._worse(at + 1, more - 1, grown):
-                self._descend(at + 1, (*chosen, position), grown, bound=bound)
+                if not self._worse(at + 1, taken, grown):
+                    self._try(tuple(sorted(taken)))
+            elif not self._worse(at + 1, taken, grown):
+                self._descend(at + 1, taken, grown, bound=bound)
 
-    def _worse(self, place: int, more: int, ramps: Sequence[Ramp]) -> bool:
-        least = self._bound(place, more, ramps)
+    def _worse(self, place: int, chosen: Sequence[int], ramps: Sequence[Ramp]) -> bool:
+        least = self._bound(place, chosen, ramps)
         return (
             least is None
             or (self._best is not None and least >= self._best)
@@ -308,10 +335,11 @@ class _Search:
     def _pack(self, chosen: tuple[int, ...]) -> Packed | None:
         if chosen not in self._known:
             if self._check is None:
-                self._known[chosen] = self._alone(chosen)
+                found = self._alone(chosen)
             else:
                 self._checks += 1
-                self._known[chosen] = self._check(chosen)
+                found = self._check(chosen)
+            self._known[chosen] = _with_once(found, self._rows)
         return self._known[chosen]
 
     def _alone(self, chosen: tuple[int, ...]) -> Packed | None:
@@ -321,6 +349,9 @@ class _Search:
         cost = ramp_cost(joined(*(curve.ramp for curve in curves)), want)
         if cost is None:
             return None
+        once = sum(self._once[at] for at in chosen)
+        if self._limit is not None and cost + once > self._limit:
+            return None  # some of them may hold it, and be too dear as well
         shares = split(curves, want, cost, least=1)
         return Packed(cost, tuple((at, (n,)) for at, n in zip(chosen, shares, strict=True)))
 
@@ -346,7 +377,7 @@ class _Search:
         more = self._clusters - len(chosen)
         held = [sum(-units for _, _, units in ramp) for ramp in ramps]
         for at in range(place, len(self._order)):
-            if not self._reachable(at, more, held) or self._beyond(at, more, ramps):
+            if not self._reachable(at, more, held) or self._beyond(at, chosen, ramps):
                 return
             if self._steps >= _STEPS or self._checks >= _CHECKS or len(found) >= _TIES:
                 return
@@ -356,9 +387,9 @@ class _Search:
             position = self._order[at]
             row = self._rows[position]
             grown = tuple(joined(ramp, curve.ramp) for ramp, curve in zip(ramps, row, strict=True))
-            if self._beyond(at + 1, more - 1, grown):
-                continue
             taken = (*chosen, position)
+            if self._beyond(at + 1, taken, grown):
+                continue
             if more > 1:
                 self._equals(at + 1, taken, grown, found)
                 continue
@@ -367,8 +398,8 @@ class _Search:
                 negative = tuple((at, tuple(-n for n in counts)) for at, counts in packed.shares)
                 found.append((self._stranded(packed.shares), negative, taken))
 
-    def _beyond(self, place: int, more: int, ramps: Sequence[Ramp]) -> bool:
-        least = self._bound(place, more, ramps)
+    def _beyond(self, place: int, chosen: Sequence[int], ramps: Sequence[Ramp]) -> bool:
+        least = self._bound(place, chosen, ramps)
         assert self._best is not None
         return least is None or least > self._best
 

@@ -113,11 +113,14 @@ def unused(
     if candidate.curve.units < units and len(used) == 1:
         return short(candidate, pods)
     share = min(units for _, units in used)
-    theirs = sum(each.curve.cost(count) for each, count in used)
+    theirs = sum(each.curve.cost(count) + each.curve.once for each, count in used)
     if len(used) > 1:
-        theirs = max(each.curve.cost(count) for each, count in used if count == share)
-    least = min(share, candidate.curve.units)
-    return _dearer(Cost.of(candidate.curve.cost(least)), Cost.of(theirs), names)
+        theirs = max(
+            each.curve.cost(count) + each.curve.once for each, count in used if count == share
+        )
+    curve = candidate.curve
+    mine = curve.cost(min(share, curve.units)) + curve.once
+    return _dearer(Cost.of(mine), Cost.of(theirs), names)
 
 
 def _dearer(mine: Cost, theirs: Cost, names: str) -> tuple[str, str]:

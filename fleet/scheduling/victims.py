@@ -158,7 +158,7 @@ class _Trial:
     ) -> None:
         self.demand = demand
         self.fleet = fleet
-        self._prices = prices
+        self._prices = prices = prices.seen_by(demand)
         self._now_s = now_s
         self._waited_s = waited_s
         self._order = sorted(fleet, key=lambda name: (name not in incumbents, name))

@@ -86,6 +86,14 @@ def _interval(shard: Mapping[str, Any], currency: str) -> Interval | None:
     return Interval(str(shard["cluster"]), start, end, per_hour, currency)
 
 
+def _fetched(shard: Mapping[str, Any], currency: str) -> Iterator[Spent]:
+    """What was paid once for the data that a shard reads: when it was let start."""
+    micro = parse_amount(shard.get("dataCost", "0"))
+    if micro and currency and shard.get("committedAt"):
+        month = month_of(_moment(shard["committedAt"]))
+        yield Spent(month, str(shard["cluster"]), currency, micro)
+
+
 def _begun(shard: Mapping[str, Any]) -> str | None:
     return next((shard[name] for name in _BEGINS if shard.get(name)), None)
 
@@ -114,7 +122,9 @@ def settled(status: Mapping[str, Any]) -> tuple[Spent, ...]:
 def spent_until(status: Mapping[str, Any], now: datetime) -> tuple[Spent, ...]:
     """Everything that a Placement has cost, by month, cluster and currency."""
     running = (spent for each in intervals_of(status) for spent in each.spent(now))
-    return added((*settled(status), *running))
+    currency = str((status.get("cost") or {}).get("currency", ""))
+    fetched = (spent for each in status.get("shards") or () for spent in _fetched(each, currency))
+    return added((*settled(status), *running, *fetched))
 
 
 def carried(before: Mapping[str, Any], after: Mapping[str, Any], *, now: datetime) -> Object:
@@ -134,6 +144,7 @@ def carried(before: Mapping[str, Any], after: Mapping[str, Any], *, now: datetim
             continue
         if stays is None:
             closed += _leaving(shard, interval).spent(now)
+            closed += _fetched(shard, currency)
         elif _begun(stays) is None:
             closed += interval.spent(now)  # it let its nodes go, and may have them again
         elif same_currency and stays.get("perHour") == shard.get("perHour"):

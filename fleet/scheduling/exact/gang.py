@@ -104,7 +104,8 @@ def optimum(
     """The best placement of a workload, or the proof that there is none, within `limits`.
 
     Takes what `placement.place` takes. With `ties` the clusters are also those that come first,
-    incumbents before others and then by name, with as much as possible in the first.
+    incumbents before others and then by name, with as much as possible in the first; a limit that
+    is met there leaves the objective proven and the names as they are.
 
     Raises ConfigError where OR-tools is not installed.
     """

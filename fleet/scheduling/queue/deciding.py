@@ -276,12 +276,10 @@ class Turn:
         if told is None or told.reason != why.reason or first.uid in line.untold:
             self.out.append(Wait(first, why))
         if line.untold:
-            untold, line.untold = line.untold, []
-            self.out += [
-                Wait(line.items[uid], why)
-                for uid in dict.fromkeys(untold)
-                if uid in line.items and uid != first.uid
-            ]
+            behind = [line.items[uid] for uid in {*line.untold} & line.items.keys()]
+            line.untold = []
+            behind.sort(key=lambda item: (item.sequence, item.uid))
+            self.out += [Wait(item, why) for item in behind if item is not first]
         return False
 
     def _no(self, line: Line, why: Why) -> bool:

@@ -5,8 +5,8 @@ first of the whole tree does. What becomes free is collected for it. Others may 
 if they come before it, or are due to end before it is foreseen to start (backfill); once it has
 waited for the aging bound, nobody may whose turn it is not.
 
-For a few of the gangs that have quota and wait for capacity of members, the place they are foreseen
-to get is taken already, while others are still in it. Next step: `evicting`, where the
+For the first few of the gangs that have quota and wait for capacity of members, the place they are
+foreseen to get is taken already, while others are still in it. Next step: `evicting`, where the
 time foreseen is too far away.
 """
 
@@ -43,11 +43,7 @@ def mark_for(
         return None
     for other in rivals:
         state.drop_mark(root, other.item.uid)
-    if (
-        for_room
-        and item.uid not in state.searched
-        and len(state.searched) >= state.rules.searched
-    ):  # fmt: skip
+    if for_room and item.uid not in state.searched and not _turn_to_search(state, place):
         return None
     if own is None:
         own = Mark(item, line.asked, place, now)
@@ -60,6 +56,17 @@ def mark_for(
     elif state.searched.pop(item.uid, None) is not None:
         state.give_place(own)
     return own
+
+
+def _turn_to_search(state: State, place: Order) -> bool:
+    """Whether it is among the few for which places are kept; the last of those makes way."""
+    if len(state.searched) < state.rules.searched:
+        return True
+    last = max(state.searched.values(), key=lambda mark: mark.order)
+    if last.order < place:
+        return False
+    state.drop_mark(state.root(last.item.quota), last.item.uid)
+    return True
 
 
 def rivals_of(root: Root, line: Line, height: int) -> list[Mark]:

@@ -118,20 +118,27 @@ class Marks:
     def top_up(self, book: Book) -> None:
         """Put what is free where it is waited for, the first earmark first."""
         for mark in self.ordered():
-            if mark.full:
-                continue
-            more = [
-                min(wanted - held, room(path)) if wanted > held else 0
-                for (path, wanted), held in zip(mark.asked, mark.held, strict=True)
-            ]
-            if any(more):
-                for (path, _), amount in zip(mark.asked, more, strict=True):
-                    add(path, amount)
-                mark.held = [held + amount for held, amount in zip(mark.held, more, strict=True)]
-                mark.full = all(
-                    held == wanted for (_, wanted), held in zip(mark.asked, mark.held, strict=True)
-                )
-                book.note_earmark(mark.item, mark.holding)
+            if not mark.full:
+                self._hold(mark, [wanted for _, wanted in mark.asked], book)
+
+    def hand_over(self, mark: Mark, left: Ask, book: Book) -> None:
+        """What a victim has left is its preemptor's before it is anybody's."""
+        amounts = {id(path[-1]): amount for path, amount in left}
+        self._hold(mark, [amounts.get(id(path[-1]), 0) for path, _ in mark.asked], book)
+
+    def _hold(self, mark: Mark, most: list[int], book: Book) -> None:
+        more = [
+            min(wanted - held, limit, room(path)) if wanted > held and limit else 0
+            for (path, wanted), held, limit in zip(mark.asked, mark.held, most, strict=True)
+        ]
+        if any(more):
+            for (path, _), amount in zip(mark.asked, more, strict=True):
+                add(path, amount)
+            mark.held = [held + amount for held, amount in zip(mark.held, more, strict=True)]
+            mark.full = all(
+                held == wanted for (_, wanted), held in zip(mark.asked, mark.held, strict=True)
+            )
+            book.note_earmark(mark.item, mark.holding)
 
     def let_go(self, marks: Iterable[Mark], book: Book) -> None:
         """Forget what they hold; the book's sums were lowered by it already."""

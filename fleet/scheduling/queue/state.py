@@ -178,8 +178,9 @@ class State:
         if run.leaving_for and run.leaving_for in self.lines.of:
             node = self.lines.of[run.leaving_for].node
             mark = self.root(node).marks.by_uid.get(run.leaving_for)
-            if mark is not None:
+            if mark is not None and mark.preempts:
                 mark.victims.discard(uid)
+                self.root(node).marks.hand_over(mark, run.asked, self.book)
             self.stir(node)
         self.stir(run.item.quota)
         self.stir_capacity()

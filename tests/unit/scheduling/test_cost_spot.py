@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from fleet.scheduling.capacity import Room
 from fleet.scheduling.cost.egress import spread, transfer
 from fleet.scheduling.cost.spot import USUAL_LOSS, expected, lost_per_interruption
 from fleet.scheduling.placement import Refusal, place
-from fleet.scheduling.price import prices_of
+from fleet.scheduling.price import Work, prices_of
 from fleet.scheduling.record import status_of
 from policies.placement_policy import Checkpoint, DataSet
 from policies.price_book import Offer
@@ -79,13 +80,14 @@ def test_more_interruptions_or_more_loss_never_cost_less(micro, often, more, los
 )
 def test_spot_is_not_taken_where_what_it_loses_makes_it_dearer(build, allowed, per_hour, billing):
     """skypilot#1437, #4914. 40 an hour, interrupted every second hour for an hour: 60."""
-    prices = build.prices(on_demand(per_hour), spot())
-    price = prices.of_pod("east", ROOM, REQUEST, spot=allowed, lost=HOUR)
+    prices = replace(build.prices(on_demand(per_hour), spot()), work=Work(lost=HOUR))
+    price = prices.of_pod("east", ROOM, REQUEST, spot=allowed)
     assert price.billing == billing
 
 
 def test_what_is_paid_is_not_what_is_compared(build):
-    price = build.prices(spot()).of_pod("east", ROOM, REQUEST, spot="Allowed", lost=HOUR)
+    prices = replace(build.prices(spot()), work=Work(lost=HOUR))
+    price = prices.of_pod("east", ROOM, REQUEST, spot="Allowed")
     assert (price.micro, price.paid) == (7_500_000, 5_000_000)
     owned = build.prices({"cluster": "east", "billing": "Owned"})
     price = owned.of_pod("east", ROOM, REQUEST, spot="Never")
@@ -145,8 +147,11 @@ def test_prices_of_data_come_from_the_books(build):
         ]}},
     ]  # fmt: skip
     prices = prices_of(books, now=build.now)
-    assert prices.of_data([data("2Gi", "dc-east")], cluster="aws", network="").micro == 100_000
-    assert prices.of_data([data("2Gi", "dc-west")], cluster="aws", network="").micro is None
+    east = replace(prices, work=Work(data=(data("2Gi", "dc-east"),)))
+    assert east.of_data(cluster="aws", network="").micro == 100_000
+    west = replace(prices, work=Work(data=(data("2Gi", "dc-west"),)))
+    assert west.of_data(cluster="aws", network="").micro is None
+    assert prices.of_data(cluster="aws", network="").micro == 0
 
 
 @pytest.mark.parametrize(

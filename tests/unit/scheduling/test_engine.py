@@ -825,6 +825,24 @@ def test_a_gang_that_waits_for_a_member_is_not_passed_by_what_would_delay_it() -
     assert admitted(case.step()) == ["large"]
 
 
+def test_places_are_kept_for_those_that_come_first() -> None:
+    names = [f"t{number}" for number in range(4)]
+    tree = Tree.of([node("root", guaranteed=64), *(node(n, "root", guaranteed=16) for n in names)])
+    case = Case(tree, Members(east=8, west=8), searched=2, patience_s=1000)
+    for uid in ("e", "w"):
+        case.start(uid, "t0", 7, run_time_s=100)
+    for number, name in enumerate(names):
+        case.submit(f"w{number}", name, 8, priority=number, run_time_s=10)
+    case.step()
+    case.submit("long", "t1", 1, run_time_s=1000)
+    assert waits(case.step()) == {"long": "Behind"}
+    case.now = 100
+    case.engine.finish("e")
+    assert admitted(case.step()) == ["w3"]
+    case.engine.finish("w")
+    assert admitted(case.step()) == ["w2"]
+
+
 def test_a_gang_that_waits_for_a_member_without_end_in_sight_is_not_starved() -> None:
     case = Case(two(a=64, b=0), Members(east=8), aging_s=50)
     for number in range(4):

@@ -61,27 +61,38 @@ def test_a_filling_has_the_units_and_costs_what_the_curve_says(pools, data):
     assert filling.cost.blocks == len(filling.blocks)
 
 
-def every_choice(clusters, units, count):
-    """(cost, path) of all ways to put so many units into exactly so many clusters."""
+def every_choice(clusters, units, count, onces=(0, 0, 0, 0)):
+    """(cost, path) of all ways to put so many units into exactly so many clusters, each of which
+    costs something to be used at all (None: unknown)."""
     curves = [Curve(pools) for pools in clusters]
     costs = [all_costs(pools) for pools in clusters]
     for chosen in combinations(range(len(curves)), count):
         for shares in product(*(range(1, curves[i].units + 1) for i in chosen)):
             if sum(shares) == units:
                 parts = [costs[i][share] for i, share in zip(chosen, shares, strict=True)]
+                parts += [(onces[i] is None, onces[i] or 0, 0) for i in chosen]
                 path = tuple((i, -share) for i, share in zip(chosen, shares, strict=True))
                 yield tuple(map(sum, zip(*parts, strict=True))), path
 
 
-@given(CURVES, st.integers(1, 12), st.sampled_from([None, 0, 4, 12]))
-@settings(max_examples=400)
-def test_the_best_choice_is_the_best_of_all_choices(clusters, units, ceiling):
+ONCES = st.one_of(
+    st.just([0] * 4), st.lists(st.sampled_from([None, 0, 1, 7, 30]), min_size=4, max_size=4)
+)
+
+
+@given(CURVES, ONCES, st.integers(1, 12), st.sampled_from([None, 0, 4, 12]))
+@settings(max_examples=600)
+def test_the_best_choice_is_the_best_of_all_choices(clusters, onces, units, ceiling):
     """Of as few clusters as do; a ceiling may ask for more of them."""
-    rows = [(Curve(pools),) for pools in clusters]
+    packed = [Cost(once is None, once or 0, 0).packed for once in onces]
+    rows = [
+        (Curve(pools, once=once),)
+        for pools, once in zip(clusters, packed[: len(clusters)], strict=True)
+    ]
     for count in range(1, 5):
         choices = [
             (cost, path)
-            for cost, path in every_choice(clusters, units, count)
+            for cost, path in every_choice(clusters, units, count, onces)
             if ceiling is None or (cost[0] == 0 and cost[1] <= ceiling)
         ]
         limit = None if ceiling is None else Cost(0, ceiling + 1, 0).packed - 1
