@@ -110,6 +110,7 @@ class Asked:
             return None
         return (
             self.demand.roles,
+            self.demand.run_time_s,
             (policy.namespace, policy.name, policy.spec.mode, self.demand.policy.mode),
             tuple(sorted(self.barred.items())),
             tuple(sorted(_ran_in(self.before))),
