@@ -182,11 +182,12 @@ class Turn:
         state = self.state
         if not state.searched:
             return state.placer.place(item)
-        free, barrier = holding.open_to(state, item, place, self.now)
-        if barrier is not None:
-            return barrier
+        free, barriers = holding.open_to(state, item, place, self.now)
         found = state.placer.place(item, without=free)
         if isinstance(found, Placed):
+            for uid in barriers:
+                if holding.bars(state, uid, found):
+                    return uid
             holding.passed(state, free, place)
             return found
         if line.why is not None and line.why.reason == "Behind":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from fleet.scheduling.placer import Placed
 from fleet.scheduling.queue.marks import Mark
 from fleet.scheduling.quota.book import level
+from fleet.scheduling.requests import is_accelerator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,23 +116,41 @@ def gives_way(state: State, root: Root, mark: Mark, item: Item, place: Order, no
 
 def open_to(
     state: State, item: Item, place: Order, now: float
-) -> tuple[list[str], str | None]:  # fmt: skip
-    """Uids of those whose kept places `item` may be put into; or of one that nothing may pass."""
+) -> tuple[list[str], list[str]]:  # fmt: skip
+    """Uids of those whose kept places `item` may be put into; and of those who have waited so long,
+    with no end in sight, that nothing may pass them where they could be."""
     free: list[str] = []
+    barriers: list[str] = []
     for uid, mark in state.searched.items():
         aged = now - mark.since_s >= state.rules.aging_s
         if uid == item.uid or place < mark.order:
             free.append(uid)
         elif mark.starts_s is None:
-            if aged and not item.requests.keys().isdisjoint(mark.item.requests):
-                return [], uid
+            if aged and _compete(item, mark.item):
+                barriers.append(uid)
         elif (
             not aged
             and item.run_time_s is not None
             and now + item.run_time_s <= mark.starts_s + _SOON
         ):
             free.append(uid)
-    return free, None
+    return free, barriers
+
+
+def bars(state: State, uid: str, placed: Placed) -> bool:
+    """Whether one that has waited so long would start in one of the members that are to be taken,
+    if all that runs were gone."""
+    item = state.searched[uid].item
+    best = state.placer.place(item, without=state.runs.by_uid.keys())
+    if not isinstance(best, Placed):
+        return False
+    return not best.clusters or not best.clusters.keys().isdisjoint(placed.clusters)
+
+
+def _compete(item: Item, other: Item) -> bool:
+    """Whether both want what is scarce for the other: its accelerators, where it asks for any."""
+    scarce = [key for key in other.requests if is_accelerator(key.resource)]
+    return any(key in item.requests for key in scarce or other.requests)
 
 
 def passed(state: State, uids: Iterable[str], place: Order) -> None:

@@ -60,3 +60,20 @@ def test_what_is_evicted_leaves_room_where_the_preemptor_starts(build: Any) -> N
     assert sum(amounts[GPU] for amounts in admit.placed.clusters.values()) == 8
     engine.verify()
     assert engine.book.overcommitted() == {}
+
+
+def test_what_waits_for_ever_bars_only_what_it_wants_where_it_could_be(build: Any) -> None:
+    """A gang that found no room for longer than the aging bound, with no end in sight."""
+    holdings = Holdings([build.cluster("east", [4, 4]), build.cluster("west", [2])])
+    engine = Engine(tree(32, 32), holdings, rules=Rules(worth=None, patience_s=0, aging_s=100))
+    engine.submit(item(build, "runs", "a", 3, 0), 0)
+    engine.step(0)
+    engine.submit(item(build, "wide", "a", 8, 1), 0)
+    assert isinstance(engine.step(0)[0], Wait)
+    engine.submit(item(build, "later", "a", 3, 2), 200)
+    engine.submit(item(build, "small", "a", 2, 3), 200)
+    engine.capacity_changed()
+    told = engine.step(200)
+    assert [each.uid for each in told if isinstance(each, Admit)] == ["small"]
+    reasons = {each.uid: each.why.reason for each in told if isinstance(each, Wait)}
+    assert reasons["later"] == "Behind"
