@@ -36,6 +36,7 @@ from fleet.gateway.authentication import Authentication
 from fleet.gateway.authority import Authority, server_names
 from fleet.gateway.clusters import member_since
 from fleet.gateway.edge import Edge
+from fleet.gateway.extensions import Complaints
 from fleet.gateway.health import Health
 from fleet.gateway.kubeconfig import KubeconfigFile, url_of
 from fleet.gateway.logs import log_exchange
@@ -45,6 +46,7 @@ from fleet.gateway.state import StateDirectory
 from fleet.members.binding import bind
 from fleet.members.credentials import CredentialStore
 from fleet.members.roster import Members
+from fleet.scheduling import extension
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 from fleet.store.sqlite import SqliteBackend
@@ -85,6 +87,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
     Raises ConfigError and StoreError when it cannot start, OSError for an address it cannot have.
     """
     gc.set_threshold(*_GC_THRESHOLDS)
+    extensions = extension.load(failed=Complaints(time.monotonic))
     async with AsyncExitStack() as stack:
         state = stack.enter_context(StateDirectory.open(config.state_directory))
         authority = Authority.open(state.pki)
@@ -130,6 +133,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             server_address=address.removeprefix("https://"),
             admission=(not_a_members, nodes),
             shards=shards,
+            extensions=extensions,
         )
         stack.callback(shards.follow(store.collection(policies.PLACEMENT.resource)))
         controllers = Controllers(
@@ -154,6 +158,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         clusters = assembly.clusters(store)
         stack.callback(members.on_change(clusters.changed))
+        price_sources = assembly.price_sources(store)
         await members.end_leaves()
         health = Health()
         add_store(health, store, clock=time.monotonic)
@@ -195,6 +200,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
                 group.create_task(clusters.run(), name="clusters")
                 group.create_task(dispatching.run(dispatch.run()), name="dispatch")
                 group.create_task(assembly.quotas.run(), name="use of quotas")
+                group.create_task(price_sources.run(), name="price sources")
                 group.create_task(_renewing(renew), name="certificates")
                 group.create_task(_trimming(), name="memory")
                 log.info("serving on %s, kubeconfig %s", url, config.kubeconfig)

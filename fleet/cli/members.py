@@ -12,13 +12,12 @@ from fleet.cli.program import pasteable
 from fleet.cli.target import gateway
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fleet.cli.client import Client
 
 JOIN_S = 60.0
 CLUSTERS = "/apis/fleet.dev/v1alpha1/clusters"
-ADMINS = "fleet:admins"
-MARK = "app.kubernetes.io/managed-by=fleet"
-"""The label of what the fleet makes in members."""
 _CREDENTIALS = (
     "client-certificate-data",
     "client-certificate",
@@ -102,36 +101,74 @@ def _check_credentials(file: Path, kubeconfig: dict[str, Any]) -> None:
 
 @click.command(
     epilog="What joining and placing left in a cluster stays there, labelled "
-    f"{MARK}; the command says how to remove it.\n\n"
-    "\b\nExamples:\n  fleet leave east\n  fleet leave east west"
+    "app.kubernetes.io/managed-by=fleet; the command says how to remove it, and how to set again "
+    "what was said of the cluster, should it come back.\n\n"
+    "\b\nExamples:\n  fleet leave east\n  fleet leave east west\n  fleet leave east --dry-run"
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Only say what would stay, and how to remove it.")
 @gateway
-def leave(client: Client, names: tuple[str, ...]) -> None:
+def leave(client: Client, names: tuple[str, ...], dry_run: bool) -> None:
     """Let clusters go. The gateway forgets their credentials; nothing in them is touched."""
-    left = []
+    left: dict[str, dict[str, Any]] = {}
     try:
         for name in names:
-            client.post("/fleet/leave", {"name": name}, timeout_s=JOIN_S)
-            click.echo(f"{name} left")
-            left.append(name)
+            known = _known(client, name, must=dry_run)
+            if not dry_run:
+                client.post("/fleet/leave", {"name": name}, timeout_s=JOIN_S)
+            click.echo(f"{name} would leave" if dry_run else f"{name} left")
+            left[name] = known
     finally:
         if left:
             click.echo(_left_behind(left), err=True)
 
 
-def _left_behind(names: list[str]) -> str:
-    """What stays in clusters that left, and how to remove it."""
-    where = names[0] if len(names) == 1 else "each of them"
-    return (
-        f"Nothing in {where} was touched: what runs there goes on, parts of the fleet's workloads\n"
-        "until their lease is over. What the fleet made there stays; to remove it, with the\n"
-        f"kubeconfig of {where}:\n"
-        f"  kubectl delete jobs -A -l {MARK}         # parts of workloads, with their pods\n"
-        f"  kubectl delete namespaces -l {MARK}      # that the fleet made, with all in them\n"
-        f"  kubectl delete configmaps,secrets,services,serviceaccounts,rolebindings -A -l {MARK}\n"
-        f"  kubectl delete clusterrolebindings,clusterroles -l {MARK}   # {ADMINS} and the like"
-    )
+def _known(client: Client, name: str, *, must: bool) -> dict[str, Any]:
+    """The Cluster object of a member: it goes with it. Empty where there is none, unless there
+    `must` be one."""
+    from fleet.errors import ApiError
+
+    try:
+        found = client.get(f"{CLUSTERS}/{name}")
+    except ApiError:
+        if must:
+            raise
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _left_behind(left: Mapping[str, Mapping[str, Any]]) -> str:
+    """What stays in clusters that left, how to remove it, and what the fleet forgets of them."""
+    from fleet.dispatch.remains import commands
+
+    where = next(iter(left)) if len(left) == 1 else "each of them"
+    lines = [
+        f"Nothing in {where} is touched: what runs there goes on, parts of the fleet's workloads",
+        "until their lease is over. What the fleet made there stays. To remove it, put for FILE",
+        f"the kubeconfig of {where}, never that of the gateway, which leads to all members:",
+    ]
+    for name, known in left.items():
+        uid = (known.get("status") or {}).get("uid")
+        if uid:
+            lines.append(
+                "  kubectl --kubeconfig FILE get namespace kube-system -o "
+                f"jsonpath={{.metadata.uid}}  # says {uid} if FILE leads to {name}"
+            )
+    lines += [f"  {line}" for line in commands("FILE")]
+    told = {name: known["spec"] for name, known in left.items() if known.get("spec")}
+    if told:
+        lines.append("What was said of the cluster goes with it; to say it again after a new join:")
+    lines += [f"  {_saying(name, spec)}" for name, spec in told.items()]
+    return "\n".join(lines)
+
+
+def _saying(name: str, spec: Any) -> str:
+    """The command that gives a member's Cluster object a spec, at the gateway."""
+    import json
+    import shlex
+
+    patch = shlex.quote(json.dumps({"spec": spec}, separators=(",", ":")))
+    return f"kubectl patch cluster {name} --type merge -p {patch}"
 
 
 @click.command(

@@ -20,6 +20,7 @@ from fleet.gateway.bills import Bills
 from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
+from fleet.gateway.extensions import PriceSources
 from fleet.gateway.placing import Placing
 from fleet.gateway.quotas import Quotas
 from fleet.gateway.roots import MemberRoot, MergedRoot
@@ -27,6 +28,7 @@ from fleet.gateway.subresources import PodSubresources
 from fleet.gateway.unplaced import Unplaced
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, UserInfo
+from fleet.scheduling.extension import NONE
 from fleet.view.forward import Forwarder
 from fleet.view.openapi import UnitedOpenApi
 from fleet.view.reads import Reads
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import GroupVersionResource
     from fleet.members.member import Member
     from fleet.members.roster import Change, Members
+    from fleet.scheduling.extension import Extensions
     from fleet.store.objects import ObjectStore
     from fleet.view.merged import Freshness
     from fleet.view.openapi import Publisher
@@ -73,11 +76,13 @@ class Assembly:
         server_address: str,
         admission: Sequence[Admission] = (),
         shards: Shards | None = None,
+        extensions: Extensions = NONE,
     ) -> None:
         """`documents` are the OpenAPI documents of the custom kinds, by path; `shards` is the
-        record of what the fleet put into members."""
+        record of what the fleet put into members; `extensions` take part in placement."""
         self._members = members
         self._clock, self._now, self._uid = clock, now, uid
+        self._extensions = extensions
         self._custom = {kind.resource.gvr: kind for kind in custom}
         self._openapi = own.OwnOpenApi(documents)
         self.own = own.build(
@@ -172,7 +177,14 @@ class Assembly:
     ) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
-        placing = Placing(store, self._books, now=self._now, clock=self._clock, lease_s=lease_s)
+        placing = Placing(
+            store,
+            self._books,
+            now=self._now,
+            clock=self._clock,
+            lease_s=lease_s,
+            extensions=self._extensions,
+        )
         self.quotas = Quotas(store, placing, now=self._now)
         dispatch = Dispatch(
             store,
@@ -191,6 +203,10 @@ class Assembly:
 
         self._members.on_change(changed)
         return dispatch
+
+    def price_sources(self, store: ObjectStore) -> PriceSources:
+        """What keeps the prices that extensions know."""
+        return PriceSources(store, self._extensions, now=self._now, uid=self._uid)
 
     async def _changed(self, change: Change) -> None:
         member: Member = change.member

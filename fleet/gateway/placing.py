@@ -21,6 +21,7 @@ from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling import standing
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
+from fleet.scheduling.extension import NONE
 from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from fleet.gateway.books import Books
     from fleet.kube.resources import Resource
     from fleet.scheduling.decisions import Why
+    from fleet.scheduling.extension import Extensions
     from fleet.scheduling.placement import Refusal
     from fleet.scheduling.planner import Asked, Decided
     from fleet.scheduling.queue.rules import Rules
@@ -71,14 +73,16 @@ class Placing:
         clock: Callable[[], float],
         lease_s: float,
         rules: Rules | None = None,
+        extensions: Extensions = NONE,
     ) -> None:
         """`clock` is the one that the books date capacity with; `lease_s` is the lease of
-        workloads whose policy says nothing else."""
+        workloads whose policy says nothing else; `extensions` have a say in every decision."""
         self._store = store
         self._books = books
         self._now = now
         self._clock = clock
         self._lease = timedelta(seconds=lease_s)
+        self._extensions = extensions
         self._read: dict[tuple[str, str], _Read] = {}
         self._rooms = Rooms()
         self.engine = Engine(Tree(), self._rooms, rules=rules)
@@ -277,6 +281,7 @@ class Placing:
                 obj["metadata"]["name"] for obj in classes if obj.get("preemptionPolicy") == "Never"
             ),
             lease=self._lease,
+            extensions=self._extensions,
         )
 
     def _take_quotas(self) -> None:

@@ -45,6 +45,8 @@ class Cluster:
     cordoned_because: str = ""
     barred_because: str = ""
     """Why it cannot take this very workload now, as dispatch knows; "" where it can."""
+    filtered_because: str = ""
+    """Why a filter (`extension`) keeps this very workload out; "" where none does."""
     max_age_s: float = 30.0
 
 
@@ -244,6 +246,8 @@ def _open(cluster: Cluster) -> Reason | None:
         return "NotReady", f"not ready{why}"
     if cluster.barred_because:
         return "Barred", cluster.barred_because
+    if cluster.filtered_because:
+        return "Filtered", cluster.filtered_because
     return None
 
 

@@ -4,13 +4,13 @@ An installed distribution names a class in one of the groups `fleet.scheduling.f
 and `.prices`; `load`, called once by the composition root, makes one of each. A class that cannot
 be used stops the gateway: a filter that is silently missing lets work go where it must not. What
 goes wrong later stays with the one who did it: a filter that fails keeps the cluster out, a
-score that fails counts nothing, a price source that fails leaves its prices unknown; each says so
-by name. examples/extension has one of each.
+score that fails counts nothing, a price source that fails says nothing new, and what it said is
+unknown once it is too old; each says so by name. examples/extension has one of each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -82,13 +82,42 @@ class Books:
     warnings: tuple[str, ...] = ()
 
 
+def _nobody(kind: str, name: str, error: str) -> None:
+    """Until somebody listens."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """Everything that was found, each group by name. Without any, nothing is different."""
+    """Everything that was found, each group by name. Without any, nothing is different.
+
+    `failed` is told (`filter`, `score` or `price source`, the extension, what went wrong) of each
+    that fails.
+    """
 
     filters: tuple[Extension[Filter], ...] = ()
     scores: tuple[Extension[Score], ...] = ()
     prices: tuple[Extension[PriceSource], ...] = ()
+    failed: Callable[[str, str, str], None] = _nobody
+
+    @property
+    def decide(self) -> bool:
+        """Whether any has a say in where work goes."""
+        return bool(self.filters or self.scores)
+
+    def applied(
+        self, demand: Demand, clusters: Iterable[Cluster]
+    ) -> tuple[tuple[Cluster, ...], dict[str, int]]:
+        """The clusters with what filters say of them for a workload, and the scores of those that
+        are let in. Each extension is asked once for each cluster."""
+        if not self.decide:
+            return tuple(clusters), {}
+        found, scores = [], {}
+        for cluster in clusters:
+            why = self.why_not(demand, cluster)
+            found.append(replace(cluster, filtered_because=why) if why else cluster)
+            if not why:
+                scores[cluster.name] = self.score(demand, cluster).value
+        return tuple(found), scores
 
     def why_not(self, demand: Demand, cluster: Cluster) -> str:
         """Why a filter keeps the cluster out, the first by name; "" where none does."""
@@ -98,9 +127,10 @@ class Extensions:
                 if not isinstance(why, str):
                     raise TypeError(f"its answer is {type(why).__name__}, not a text")
             except Exception as error:  # whatever others' code may raise
+                self.failed("filter", str(each), _said(error))
                 return f"filter {each} failed, so it is not known to allow it: {_said(error)}"
             if why:
-                return why
+                return f"{why} (filter {each.name})"
         return ""
 
     def score(self, demand: Demand, cluster: Cluster) -> Scored:
@@ -112,6 +142,7 @@ class Extensions:
                 if not isinstance(said, int):
                     raise TypeError(f"its answer is {type(said).__name__}, not a whole number")
             except Exception as error:  # whatever others' code may raise
+                self.failed("score", str(each), _said(error))
                 warnings.append(f"score {each} failed and counts nothing: {_said(error)}")
                 continue
             value += said
@@ -134,21 +165,32 @@ class Extensions:
                 PRICE_BOOK.rules.default(book)
                 PRICE_BOOK.rules.validate(book, None)
             except Invalid as error:
+                self.failed("price source", str(each), error.message)
                 warnings.append(f"price source {each} says what no PriceBook can: {error.message}")
             except Exception as error:  # whatever others' code may raise
+                self.failed("price source", str(each), _said(error))
                 warnings.append(f"price source {each} failed: {_said(error)}")
             else:
                 objects.append(book)
         return Books(tuple(objects), tuple(warnings))
 
 
-def load(find: Callable[..., Iterable[metadata.EntryPoint]] = metadata.entry_points) -> Extensions:
-    """Everything that is installed. Raises ConfigError naming each that cannot be used."""
+NONE: Final = Extensions()
+
+
+def load(
+    find: Callable[..., Iterable[metadata.EntryPoint]] = metadata.entry_points,
+    *,
+    failed: Callable[[str, str, str], None] = _nobody,
+) -> Extensions:
+    """Everything that is installed; `failed` as there. Raises ConfigError naming each that cannot
+    be used."""
     faults: list[str] = []
     found = Extensions(
         filters=_loaded(FILTERS, "why_not", find, faults),
         scores=_loaded(SCORES, "score", find, faults),
         prices=_loaded(PRICES, "prices", find, faults),
+        failed=failed,
     )
     if faults:
         raise ConfigError("; ".join(faults))

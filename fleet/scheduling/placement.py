@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from fleet.scheduling import sentences
 from fleet.scheduling.clusters import domain_of, judge, opens_after_s
+from fleet.scheduling.extension import NONE
 from fleet.scheduling.fit import Cost, together
 from fleet.scheduling.gang import Asked, Terms, largest, solve
 from fleet.scheduling.numbering import Interval, gaps, in_order, indexes, number
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.clusters import Candidate, Cluster
     from fleet.scheduling.demand import Demand, Role
+    from fleet.scheduling.extension import Extensions
     from fleet.scheduling.gang import Answer, Piece
     from fleet.scheduling.stranding import Mix
     from policies.placement import Verdict as VerdictWord
@@ -138,6 +140,7 @@ def place(
     incumbents: Collection[str] = (),
     mix: Mix = NO_MIX,
     elastic: bool = False,
+    extensions: Extensions = NONE,
 ) -> Plan | Refusal:
     """The best placement of a workload that has none.
 
@@ -148,16 +151,20 @@ def place(
 
     With `elastic`, roles that may be smaller get as many pods as find room without a later tier
     than their least size needs; the demand of the plan has the sizes that were placed.
+
+    `extensions` keep clusters out, and say which of equals come first, before their names do.
     """
+    everywhere, scores = extensions.applied(demand, clusters)
     question = _Question(
         demand=demand,
-        clusters=tuple(clusters),
+        clusters=everywhere,
         generation=generation,
         now_s=now_s,
         prices=prices.seen_by(demand),
         waited_s=waited_s,
         incumbents=frozenset(incumbents),
         mix=mix,
+        scores=scores,
     )
     if elastic and any(role.least is not None for role in demand.roles):
         question = replace(question, demand=_sized(question))
@@ -174,6 +181,7 @@ def replace_shards(
     prices: Prices = _NO_PRICES,
     waited_s: float = 0.0,
     mix: Mix = NO_MIX,
+    extensions: Extensions = NONE,
 ) -> Plan | Refusal:
     """The plan with the shards of `lost` clusters placed anew; all others stay as they are.
 
@@ -182,7 +190,7 @@ def replace_shards(
     comes into question. Each gap in the ranks of a role is placed by itself, the largest first,
     together with one of each other role.
     """
-    everywhere = tuple(clusters)
+    everywhere, scores = extensions.applied(plan.demand, clusters)
     kept = survivors = tuple(shard for shard in plan.shards if shard.cluster not in lost)
     missing = [_missing(role, kept) for role in plan.demand.roles]
     decided: Plan | Refusal = plan
@@ -197,6 +205,7 @@ def replace_shards(
                 waited_s=waited_s,
                 incumbents=frozenset(),
                 mix=mix,
+                scores=scores,
                 wanted={each[at].role: each[at] for each in missing if at < len(each)},
                 kept=kept,
                 domains=_networks(plan, kept, everywhere),
@@ -274,6 +283,7 @@ class _Question:
     """By role, the gap to fill; empty for all pods of all roles."""
     kept: tuple[Shard, ...] = ()
     domains: Mapping[Network, str] = field(default_factory=dict)
+    scores: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def roles(self) -> tuple[tuple[Role, Interval], ...]:
@@ -384,7 +394,8 @@ def _best(
     incumbents = question.incumbents
     clusters = {each.name: each for each in question.clusters}
     asked = [Asked(each.role, each.units, {c.cluster: c for c in each.usable}) for each in judged]
-    order = sorted(clusters, key=lambda name: (name not in incumbents, name))
+    scores = question.scores
+    order = sorted(clusters, key=lambda c: (c not in incumbents, -scores.get(c, 0), c))
     known = {name: c.capacity for name, c in clusters.items() if c.capacity is not None}
     terms, span = question.terms, question.span
     if least is None:

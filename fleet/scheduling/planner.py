@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.errors import Cause, Invalid
 from fleet.scheduling.demand import demand_of, pod_kinds_of, template_of, workload_of
+from fleet.scheduling.extension import NONE
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.price import Prices
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.demand import Demand
+    from fleet.scheduling.extension import Extensions
     from fleet.scheduling.selection import Policy
 
 Object = dict[str, Any]
@@ -56,6 +58,7 @@ class Fleet:
     """Priority classes for whose work nothing is ended."""
     lease: timedelta = _DEFAULT_LEASE
     """Of workloads whose policy leaves it at the default."""
+    extensions: Extensions = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class Asked:
     barred: Mapping[str, str] = field(default_factory=dict)
     running: Plan | None = None
     """What stays while only the shards in `lost` are placed anew."""
+    extensions: Extensions = NONE
 
     @property
     def generation(self) -> int:
@@ -106,7 +110,11 @@ class Asked:
         """Equal for workloads that find room together or not at all; None for one that is to be
         asked about by itself."""
         policy = self.policy
-        if self.lost or any(each.after for each in policy.spec.clusters.tiers):
+        if (
+            self.lost
+            or self.extensions.decide
+            or any(each.after for each in policy.spec.clusters.tiers)
+        ):
             return None
         return (
             self.demand.roles,
@@ -126,11 +134,12 @@ class Asked:
             return replace_shards(
                 self.running, self.lost, there,
                 generation=self.generation, now_s=now_s, prices=prices, waited_s=waited_s,
+                extensions=self.extensions,
             )  # fmt: skip
         return place(
             self.demand, there,
             generation=self.generation, now_s=now_s, prices=prices, waited_s=waited_s,
-            incumbents=_ran_in(self.before),
+            incumbents=_ran_in(self.before), extensions=self.extensions,
         )  # fmt: skip
 
     def decided(self, decision: Plan | Refusal | Held, prices: Prices, *, now: datetime) -> Decided:
@@ -179,6 +188,7 @@ def asked_of(
         lost=frozenset(lost),
         barred=barred or {},
         running=running,
+        extensions=fleet.extensions,
     )
 
 

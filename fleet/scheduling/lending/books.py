@@ -62,13 +62,16 @@ class Books:
             for key in self.keys_of(donor)
         }
 
-    def needs(self, donor: str, expected: Mapping[Key, int] | None = None) -> dict[Key, Need]:
+    def needs(
+        self, donor: str, expected: Mapping[Key, int] | None = None, *, clusters: int = 0
+    ) -> dict[Key, Need]:
         """What the donor needs, of each key that it is guaranteed any of."""
         return {
-            key: self._need(donor, key, (expected or {}).get(key, 0)) for key in self.keys_of(donor)
+            key: self._need(donor, key, (expected or {}).get(key, 0), clusters)
+            for key in self.keys_of(donor)
         }
 
-    def _need(self, donor: str, key: Key, expected: int) -> Need:
+    def _need(self, donor: str, key: Key, expected: int, clusters: int) -> Need:
         book, under = self._engine.book, self.under(donor)
         in_clusters: Counter[str] = Counter()
         charged = waits = 0
@@ -94,8 +97,10 @@ class Books:
             guaranteed=share.guaranteed,
             lendable=share.guaranteed if share.lendable is None else share.lendable,
             in_clusters=in_clusters,
-            elsewhere=max(0, max(charged, used) - in_clusters.total()) + waits + expected,
+            elsewhere=max(0, max(charged, used) - in_clusters.total()),
+            coming=waits + expected,
             reserve=reserve,
+            clusters=clusters,
         )
 
 

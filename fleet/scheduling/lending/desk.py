@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fleet.scheduling.lending import filling, recall
 from fleet.scheduling.lending.books import Books, by_loans
@@ -25,7 +25,7 @@ from fleet.scheduling.placer import Placed
 from fleet.scheduling.quota.book import Book, most_ever, room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from fleet.scheduling.decisions import Decision
     from fleet.scheduling.engine import Engine
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.placer import Item, Placer
     from fleet.scheduling.quota.tree import Key, Tree
 
-    Free = Callable[[], Mapping[str, Mapping[Key, int]]]
+    Amounts = Mapping[str, Mapping[Key, int]]
 
 AGING_S: Final = 6 * 3600.0
 NOT_LENT_ANY_MORE: Final = "the policy by which it was lent is gone"
@@ -44,10 +44,19 @@ TERM_OVER: Final = "its term ends and the policy does not renew"
 NEEDED: Final = "{donor} needs it"
 
 
+class Members(Protocol):
+    def free(
+        self, donor: str, *, without: Collection[str] = (), beside: Placed | None = None
+    ) -> Amounts:
+        """What work of the donor could have, by cluster, once some uids are gone and something
+        more is placed. On nodes that it does not share with others, nothing that those leave.
+        """
+        ...
+
+
 class Desk:
-    """`free`: what members have free, by cluster; without it nobody looks in which clusters the
-    spare of a donor is. `aging_s`: after this time of waiting a gang that only a loan can start is
-    lent to before all others.
+    """`members`: without them nobody looks in which clusters the spare of a donor is. `aging_s`:
+    after this time of waiting a gang that only a loan can start is lent to before all others.
     """
 
     def __init__(
@@ -58,7 +67,7 @@ class Desk:
         terms: Iterable[Terms],
         *,
         loans: Iterable[Loan] = (),
-        free: Free | None = None,
+        members: Members | None = None,
         aging_s: float = AGING_S,
     ) -> None:
         """`tree` is that of the FleetQuotas; the engine's is made of it. `loans` are those that
@@ -67,7 +76,7 @@ class Desk:
         self.engine = engine
         self.loans: dict[str, Loan] = {loan.uid: loan for loan in loans}
         self._placer = placer
-        self._free = free
+        self._members = members
         self._aging_s = aging_s
         self._since: dict[str, float] = {}
         self._set(tree, terms)
@@ -102,6 +111,7 @@ class Desk:
         out += self.engine.step(now)
         self._drop_ended()
         out += self._settle(now, recalled=False)
+        out += self._call_back(now, expected or {})
         out += self._fill(now, expected or {})
         return out
 
@@ -200,7 +210,8 @@ class Desk:
         ends_s = now + self._notice_s(loan)
         told = replace(loan, recalled_s=now, ends_s=ends_s)
         self.loans[loan.uid] = told
-        self.engine.running()[loan.uid].leaving_for = _mark_of(told)
+        run = self.engine.running()[loan.uid]
+        run.leaving_for = run.leaving_for or _mark_of(told)
         return Recall(told, why)
 
     def _in_time(self, of: Callable[[Loan], bool]) -> list[Loan]:
@@ -218,12 +229,8 @@ class Desk:
                 continue
             run = self.engine.running()[loan.uid]
             lost = run.weight * run.lost_s(now)
-            clusters = {
-                name: {key: self._books.counted(loan.to, key, amounts) for key in loan.amounts}
-                for name, amounts in run.placed.clusters.items()
-            }
             leaves = bool(run.leaving_for)
-            found.append(recall.Borrowed(loan, run.item.priority, lost, clusters, leaves))
+            found.append(recall.Borrowed(loan, run.item.priority, lost, leaves))
         return found
 
     def _shortage(
@@ -235,38 +242,40 @@ class Desk:
         """How much the donor is short of its floor, in quota and in members, without some loans
         and those that leave already.
         """
-        needs = self._books.needs(terms.donor, expected)
+        needs = self._needs(terms, expected)
         out = self.on_loan(terms.donor)
         for each in leaving:
             out.subtract(each.loan.amounts)
-        free = self._spare(terms, leaving)
+        go = [each.loan.uid for each in leaving]
 
         def short(gone: Sequence[Borrowed]) -> int:
             missing = 0
             for key, need in needs.items():
                 lent = out[key] - sum(each.loan.amounts.get(key, 0) for each in gone)
                 missing += max(0, lent - lendable(terms, need))
-                if free is not None:
-                    left = Counter(free[key])
-                    for each in gone:
-                        left.update({n: v.get(key, 0) for n, v in each.clusters.items()})
-                    missing += max(0, lacking(need, left))
-            return missing
+            uids = [*go, *(each.loan.uid for each in gone)]
+            return missing + self._lacking(terms, needs, without=uids)
 
         return short
 
-    def _spare(
-        self, terms: Terms, leaving: Iterable[Borrowed]
-    ) -> dict[Key, Counter[str]] | None:  # fmt: skip
-        """What members have free of each key of the donor, and will have; None: nobody asks."""
-        if self._free is None or terms.keep_floor != "SurvivesLossOfOneCluster":
-            return None
-        found = self._books.by_cluster(terms.donor, self._free())
-        for each in leaving:
-            for name, amounts in each.clusters.items():
-                for key in found.keys() & amounts.keys():
-                    found[key][name] += amounts[key]
-        return found
+    def _needs(self, terms: Terms, expected: Mapping[Key, int] | None) -> dict[Key, Need]:
+        clusters = len(self._members.free(terms.donor)) if self._members is not None else 0
+        return self._books.needs(terms.donor, expected, clusters=clusters)
+
+    def _lacking(
+        self,
+        terms: Terms,
+        needs: Mapping[Key, Need],
+        *,
+        without: Collection[str] = (),
+        beside: Placed | None = None,
+    ) -> int:
+        """How much is missing in members for the donor to survive the loss of a cluster."""
+        if self._members is None or terms.keep_floor != "SurvivesLossOfOneCluster":
+            return 0
+        there = self._members.free(terms.donor, without=without, beside=beside)
+        free = self._books.by_cluster(terms.donor, there)
+        return sum(max(0, lacking(need, free[key])) for key, need in needs.items())
 
     # Out
 
@@ -298,7 +307,7 @@ class Desk:
         now: float,
         expected: Mapping[Key, int] | None,
     ) -> Lend | None:
-        needs = self._books.needs(terms.donor, expected)
+        needs = self._needs(terms, expected)
         most = {key: lendable(terms, need) for key, need in needs.items()}
         out = self.on_loan(terms.donor)
         rest = {key: amount - out[key] for key, amount in most.items()}
@@ -311,7 +320,7 @@ class Desk:
         ]
         for each in filling.in_order(found, terms, rest, most):
             placed = self._placer.place(each.item)
-            if isinstance(placed, Placed) and self._survives(terms, needs, placed):
+            if isinstance(placed, Placed) and not self._lacking(terms, needs, beside=placed):
                 lent = self._lend(terms, each, placed, now)
                 if lent is not None:
                     return lent
@@ -362,18 +371,6 @@ class Desk:
     def _held(self, item: Item) -> dict[Key, int]:
         charge = self.engine.book.charges.get(item.uid)
         return dict(charge.amounts) if charge is not None and charge.earmark else {}
-
-    def _survives(self, terms: Terms, needs: Mapping[Key, Need], placed: Placed) -> bool:
-        """Whether the donor would still survive the loss of a cluster, as members are filled."""
-        free = self._spare(terms, ())
-        if free is None:
-            return True
-        taken = self._books.by_cluster(terms.donor, placed.clusters)
-        for key, need in needs.items():
-            free[key].subtract(taken[key])
-            if lacking(need, free[key]) > 0:
-                return False
-        return True
 
 
 def _mark_of(loan: Loan) -> str:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.lending.terms import Terms
-    from fleet.scheduling.quota.tree import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,6 @@ class Borrowed:
     lost: float
     """Size of the whole gang times the run time that is not saved: what it loses if nothing is
     saved within the notice."""
-    clusters: Mapping[str, Mapping[Key, int]]
-    """What of the loan's keys the gang has, by cluster."""
     leaves: bool = False
     """It was called back already, or goes for somebody else."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -15,9 +16,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from fleet.cli import explaining, members, output, program, testbed
+from fleet.cli import explaining, output, program, testbed
 from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
+from fleet.dispatch import remains
 from fleet.errors import AlreadyExists, NotFound
 
 if TYPE_CHECKING:
@@ -557,25 +559,51 @@ def test_leave_stops_at_the_first_refusal(gateway: Gateway) -> None:
     assert result.stderr.endswith("fleet: west is no member\n")
 
 
+def printed_commands(result: Result) -> list[list[str]]:
+    """The words of each kubectl command that is printed to be pasted."""
+    lines = [line for line in result.output.splitlines() if line.startswith("  kubectl ")]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
 def test_leave_says_what_stays_in_the_cluster_and_how_to_remove_it(gateway: Gateway) -> None:
     gateway.answers["/fleet/leave"] = {"name": "east"}
     result = fleet("leave", "east")
     assert (result.exit_code, result.stdout) == (0, "east left\n")
-    assert result.stderr.startswith("Nothing in east was touched")
-    commands = [line for line in result.stderr.splitlines() if line.startswith("  kubectl delete")]
-    assert all("-l app.kubernetes.io/managed-by=fleet" in line for line in commands)
-    for kind in ("jobs", "namespaces", "clusterrolebindings"):
-        assert any(f"delete {kind}" in line for line in commands)
+    assert result.stderr.startswith("Nothing in east is touched")
+    assert [shlex.split(each, comments=True) for each in remains.commands("FILE")] == (
+        printed_commands(result)
+    )
     gateway.answers["/fleet/leave"] = NotFound("east is no member")
     assert fleet("leave", "east").stderr == "fleet: east is no member\n"
 
 
-def test_what_leave_names_is_what_joining_and_placing_write() -> None:
-    from fleet.dispatch import marks
-    from fleet.members import binding
+def test_no_command_for_a_member_can_reach_the_gateway(gateway: Gateway) -> None:
+    """A shell has the gateway in KUBECONFIG: there the same command is for all members."""
+    gateway.answers["/fleet/leave"] = {"name": "east"}
+    gateway.answers[f"{CLUSTERS}/east"] = {"status": {"uid": "4f0c-1"}}
+    result = fleet("leave", "east")
+    assert printed_commands(result)
+    for words in printed_commands(result):
+        assert words[1:3] == ["--kubeconfig", "FILE"], words
+    assert "says 4f0c-1 if FILE leads to east" in result.stderr
 
-    assert f"{marks.MANAGED_BY_LABEL}={marks.MANAGED_BY}" == members.MARK
-    assert binding.ADMINS == members.ADMINS
+
+def test_leave_says_how_to_set_again_what_goes_with_the_cluster(gateway: Gateway) -> None:
+    spec = {"networks": {"parameterPlane": "it's roce-1"}}
+    gateway.answers["/fleet/leave"] = {"name": "east"}
+    gateway.answers[f"{CLUSTERS}/east"] = {"spec": spec, "status": {"uid": "4f0c-1"}}
+    (patch,) = [each for each in printed_commands(fleet("leave", "east")) if "patch" in each]
+    assert patch[:-1] == ["kubectl", "patch", "cluster", "east", "--type", "merge", "-p"]
+    assert json.loads(patch[-1]) == {"spec": spec}
+
+
+def test_a_dry_run_of_leave_lets_nobody_go(gateway: Gateway) -> None:
+    gateway.answers[f"{CLUSTERS}/east"] = {}
+    result = fleet("leave", "east", "--dry-run")
+    assert (result.exit_code, result.stdout) == (0, "east would leave\n")
+    assert printed_commands(result)
+    assert [method for method, _, _ in gateway.asked] == ["GET"]
+    assert fleet("leave", "nope", "--dry-run").exit_code == 1
 
 
 def test_members_lists_clusters(gateway: Gateway) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 
 from fleet.errors import ConfigError
 from fleet.scheduling.extension import FILTERS, PRICES, SCORES, Extension, Extensions, load
+from fleet.scheduling.placement import Refusal, place, replace_shards
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "extension"
 
@@ -165,7 +167,8 @@ def asking(namespace):
 def test_the_example_filters_and_scores(example, build):
     east, west = build.cluster("east"), build.cluster("west")
     licensed = SimpleNamespace(labels={"example.com/licence-solver-9": "true"})
-    assert example.why_not(asking("simulation"), east) == "solver-9 is not licensed there"
+    why = "solver-9 is not licensed there (filter licences)"
+    assert example.why_not(asking("simulation"), east) == why
     assert example.why_not(asking("simulation"), licensed) == ""
     assert example.why_not(asking("web"), west) == ""
     green = SimpleNamespace(labels={"example.com/grams-per-kwh": "20"})
@@ -183,3 +186,117 @@ def test_the_example_reads_prices(example, tmp_path, monkeypatch):
     assert book["spec"]["offers"][0]["perHour"] == "41.10"
     file.unlink()
     assert "FileNotFoundError" in example.read_prices().warnings[0]
+
+
+# -- in decisions
+
+
+class Only:
+    """Lets work into some clusters."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def why_not(self, demand, cluster):
+        self.asked = [*getattr(self, "asked", ()), cluster.name]
+        return "" if cluster.name in self.names else "not on Sundays"
+
+
+class Likes:
+    def __init__(self, **scores):
+        self.scores = scores
+
+    def score(self, demand, cluster):
+        return self.scores.get(cluster.name, 0)
+
+
+def extensions(*, filter=None, score=None, failed=None):
+    found = {
+        "filters": (Extension("mine", "dist", filter),) if filter else (),
+        "scores": (Extension("mine", "dist", score),) if score else (),
+    }
+    return Extensions(**found, **({"failed": failed} if failed else {}))
+
+
+def decided(demand, fleet, with_, **more):
+    return place(demand, fleet, generation=1, now_s=0.0, extensions=with_, **more)
+
+
+def where(decision):
+    return [shard.cluster for shard in decision.shards]
+
+
+def test_a_filter_is_a_verdict_with_its_name_and_is_asked_once(build):
+    fleet = [build.cluster(name) for name in "abc"]
+    only = Only("c")
+    plan = decided(build.demand(4), fleet, extensions(filter=only))
+    assert where(plan) == ["c"]
+    verdicts = {each.cluster: each for each in plan.verdicts}
+    assert (verdicts["a"].verdict, verdicts["a"].reason) == ("Refused", "Filtered")
+    assert verdicts["a"].message == "not on Sundays (filter mine)"
+    assert only.asked == ["a", "b", "c"]
+    refusal = decided(build.demand(4), fleet, extensions(filter=Only()))
+    assert isinstance(refusal, Refusal)
+    assert {each.reason for each in refusal.verdicts} == {"Filtered"}
+
+
+def test_what_is_placed_anew_is_filtered_as_well(build):
+    fleet = [build.cluster(name, 4) for name in "abc"]
+    demand = build.demand(6, {"mode": "Split"})
+    plan = decided(demand, fleet, extensions())
+    assert where(plan) == ["a", "b"]
+    anew = replace_shards(
+        plan, ["b"], fleet, generation=2, now_s=0.0, extensions=extensions(filter=Only("c"))
+    )
+    assert where(anew) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("offers", "incumbents", "cluster"),
+    [
+        pytest.param([], [], "c", id="among equals, before the name"),
+        pytest.param([("a", "1"), ("b", "1"), ("c", "2")], [], "b", id="not before the price"),
+        pytest.param([], ["a"], "a", id="not before where it ran"),
+    ],
+)
+def test_a_score_breaks_ties_and_nothing_else(build, offers, incumbents, cluster):
+    fleet = [build.cluster(name) for name in "abc"]
+    prices = build.prices(*({"cluster": name, "perHour": price} for name, price in offers))
+    plan = decided(
+        build.demand(4), fleet, extensions(score=Likes(b=1, c=2)), prices=prices,
+        incumbents=incumbents,
+    )  # fmt: skip
+    assert where(plan) == [cluster]
+
+
+def test_those_that_fail_are_told_of_and_break_no_decision(build):
+    fleet = [build.cluster(name) for name in "ab"]
+    said = []
+    raising = extensions(filter=Raising(), failed=lambda *what: said.append(what))
+    refusal = decided(build.demand(4), fleet, raising)
+    assert isinstance(refusal, Refusal)
+    assert "failed, so it is not known to allow it" in refusal.verdicts[0].message
+    raising = extensions(score=Raising(), failed=lambda *what: said.append(what))
+    assert where(decided(build.demand(4), fleet, raising)) == ["a"]
+    assert set(said) == {
+        ("filter", "mine (dist)", "KeyError: 'label'"),
+        ("score", "mine (dist)", "KeyError: 'label'"),
+    }
+
+
+def test_the_example_decides(example, build):
+    licensed = {"example.com/licence-solver-9": "true"}
+    fleet = [
+        replace(build.cluster(name), labels=labels)
+        for name, labels in (
+            ("a", {}),
+            ("b", {**licensed, "example.com/grams-per-kwh": "400"}),
+            ("c", {**licensed, "example.com/grams-per-kwh": "20"}),
+        )
+    ]
+    demand = build.demand(4)
+    workload = replace(demand.workload, namespace="simulation")
+    plan = decided(replace(demand, workload=workload), fleet, example)
+    assert where(plan) == ["c"]
+    (verdict,) = (each for each in plan.verdicts if each.cluster == "a")
+    assert verdict.message == "solver-9 is not licensed there (filter licences)"
