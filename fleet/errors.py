@@ -224,10 +224,12 @@ class Unavailable(ApiError):
     code, reason = 503, "ServiceUnavailable"
 
     @classmethod
-    def member(cls, member: str, why: str, *, retry_after_s: int = 1) -> Unavailable:
+    def member(cls, member: str, why: str, *, retry_after_s: int = 0) -> Unavailable:
+        """`retry_after_s` only where the next seconds may change it: clients of client-go's make
+        ten attempts of an answer that says when to come back, and a user waits for all of them."""
         return cls(
             f"member {member} cannot be reached: {why}; nothing was changed there, try again",
-            details=Details(retry_after_s=retry_after_s),
+            details=Details(retry_after_s=retry_after_s) if retry_after_s else None,
         )
 
 

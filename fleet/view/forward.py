@@ -157,7 +157,7 @@ class Forwarder:
         projector = self._world.projector(call.member.name, call.target.gvr)
         if projector is None:
             if self._world.unheard([call.member.name]):
-                raise Unavailable.member(call.member.name, UNHEARD)
+                raise Unavailable.member(call.member.name, UNHEARD, retry_after_s=1)
             raise NotFound.path()
         if call.part:
             return self._part(call, projector)

@@ -202,7 +202,7 @@ class Reads:
         the answer has to be complete."""
         unheard = self._world.unheard(read.members)
         if unheard and complete:
-            raise Unavailable.member(unheard[0], UNHEARD)
+            raise Unavailable.member(unheard[0], UNHEARD, retry_after_s=1)
         return tuple(f"{name}: not heard from yet, its objects are missing" for name in unheard)
 
     def _elsewhere_versioned(self, read: Read) -> tuple[str, ...]:

@@ -127,7 +127,8 @@ def test_lists_go_on_and_name_who_is_stale(
         assert complete.status == 503
         assert complete.json["reason"] == "ServiceUnavailable"
         assert "member two" in complete.json["message"]
-        assert int(complete.headers["Retry-After"]) >= 1
+        # kubectl would repeat it ten times while its user waits
+        assert "Retry-After" not in complete.headers
         # the other one takes writes, this one says that it cannot
         made = door.post(_path(".one"), _map("during"))
         assert made["metadata"]["namespace"] == f"{SPACE}.one"

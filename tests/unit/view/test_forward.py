@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from fleet.apiserver.outgoing import error_response
 from fleet.errors import (
     BadRequest,
     Conflict,
@@ -235,6 +236,8 @@ async def test_no_answer_says_what_is_known_of_its_effect(stage, east, method, w
     assert ("whether the change was made is not known" in str(refused.value)) == (
         error is ServerTimeout
     )
+    # client-go repeats what says when to come back, ten times: the user would wait for that
+    assert "Retry-After" not in error_response(refused.value).headers
 
 
 async def test_an_answer_that_is_no_json_is_told_as_it_is(stage, east):
