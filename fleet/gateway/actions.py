@@ -34,7 +34,7 @@ class Join:
         self._members = members
 
     async def handle(self, request: Request) -> Response:
-        body = _body(request)
+        body = body_of(request)
         name, kubeconfig = body.get("name"), body.get("kubeconfig")
         if not isinstance(name, str) or not isinstance(kubeconfig, str):
             raise BadRequest("a join needs a name and a kubeconfig, both text")
@@ -60,7 +60,7 @@ class Leave:
         self._members = members
 
     async def handle(self, request: Request) -> Response:
-        name = _body(request).get("name")
+        name = body_of(request).get("name")
         if not isinstance(name, str):
             raise BadRequest("a leave needs a name")
         try:
@@ -76,7 +76,8 @@ class _Refused(Conflict):
     """A join or leave that is not possible as things are; the message is for people."""
 
 
-def _body(request: Request) -> dict[str, Any]:
+def body_of(request: Request) -> dict[str, Any]:
+    """The JSON object that a call brings. Raises BadRequest, MethodNotAllowed."""
     if request.method != "POST":
         raise MethodNotAllowed(f"{request.method} is not supported on {request.path}, only POST")
     try:

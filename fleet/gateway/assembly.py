@@ -7,6 +7,7 @@ reached.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -22,6 +23,7 @@ from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.extensions import PriceSources
 from fleet.gateway.placing import Placing
+from fleet.gateway.plans import Plan
 from fleet.gateway.quotas import Quotas
 from fleet.gateway.roots import MemberRoot, MergedRoot
 from fleet.gateway.subresources import PodSubresources
@@ -117,7 +119,7 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
-        own_objects = Unplaced(self.own)
+        self._own_objects = own_objects = Unplaced(self.own)
         merged = MergedRoot(
             self.world,
             documents=Documents(
@@ -186,6 +188,9 @@ class Assembly:
             extensions=self._extensions,
         )
         self.quotas = Quotas(store, placing, now=self._now)
+        plan = Plan(store, self.own, placing)
+        self._own_objects.foresee = plan.words
+        self.roots = replace(self.roots, actions={**self.roots.actions, "/fleet/plan": plan})
         dispatch = Dispatch(
             store,
             self.world,

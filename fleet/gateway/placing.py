@@ -22,6 +22,7 @@ from fleet.scheduling import standing
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.extension import NONE
+from fleet.scheduling.foretelling import Wanted, foretell
 from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.extension import Extensions
+    from fleet.scheduling.foretelling import Prospect
     from fleet.scheduling.placement import Refusal
     from fleet.scheduling.planner import Asked, Decided
     from fleet.scheduling.queue.rules import Rules
@@ -90,6 +92,8 @@ class Placing:
         self._claimed: object = None
         self._sequences: dict[str, int] = {}
         self._last = 0
+        self._asking: dict[str, _Asked] = {}
+        """What waited in the last round."""
         self._listeners: list[Callable[[], None]] = []
 
     def on_round(self, listener: Callable[[], None]) -> None:
@@ -112,6 +116,7 @@ class Placing:
                 continue
             if found is not None:
                 asked[found.uid] = found
+        self._asking = asked
         started_s = self._clock()
         again = {uid: each for uid, each in asked.items() if not each.asked.lost}
         untold = self._bring(again, fleet, now)
@@ -148,6 +153,48 @@ class Placing:
         """See `fleet.dispatch.planning.Planner`."""
         at = self.engine.next_s()
         return None if at is None else max(0.0, at - self._now().timestamp())
+
+    def foretell(self, questions: Sequence[Question], rules: Sequence[Object]) -> Outlook:
+        """What would be decided about workloads, in that order, if they were there, and `rules`
+        (FleetQuotas, PlacementPolicies) were as given. Nothing is changed by asking.
+
+        Raises Invalid for what nobody could place, and for quotas that make no tree.
+        """
+        fleet, now = self._fleet(), self._now()
+        policies = [policy_of(each) for each in rules if each["kind"] == PLACEMENT_POLICY.name]
+        named = {(each.namespace, each.name): each for each in (*fleet.policies, *policies)}
+        fleet = replace(fleet, policies=tuple(named.values()))
+        self._take_in()
+        self._take_quotas()
+        quotas = {each["metadata"]["name"]: each for each in self._objects(FLEET_QUOTA.resource)}
+        quotas |= {e["metadata"]["name"]: e for e in rules if e["kind"] == FLEET_QUOTA.name}
+        claims = claims_of(quotas.values(), self._objects(_row(NAMESPACES)))
+        wanted = {}
+        for question in questions:
+            found = self._asked(question, fleet, now)
+            if found is not None:
+                namespace = found.asked.demand.workload.namespace
+                item = replace(found.item, quota=claims.quota.get(namespace, ""))
+                wanted[found.uid] = Wanted(found.asked, found.wish, item)
+        prospect = foretell(
+            self.engine,
+            self._picture(fleet, now),
+            {uid: (each.asked, each.wish) for uid, each in self._asking.items()},
+            wanted,
+            tree=tree_of(quotas.values()),
+        )
+        placements = {}
+        for each in prospect.told:
+            asked = wanted[each.uid].asked
+            told: Plan | Refusal | Held | None = each.plan or each.refusal
+            if each.why is not None and each.why.reason not in ("Capacity", "NoSuchCapacity"):
+                words = because(each.why, wanted[each.uid].item, prospect.book, name=self._name)
+                told = Held(asked.demand, reason_of(each.why), words)
+            if told is not None:
+                decided = asked.decided(told, fleet.prices, now=now)
+                status = counted_in(decided, wanted[each.uid].item.quota, now)
+                placements[each.uid] = {"spec": decided.spec, "status": status}
+        return Outlook(prospect, placements, self._name)
 
     # -- answers
 
@@ -195,14 +242,7 @@ class Placing:
         """Have the engine know what is so."""
         now_s = now.timestamp()
         self._rooms.begin(
-            Picture(
-                fleet.clusters,
-                Ledger.of(each.promises for each in self._read.values()),
-                fleet.prices,
-                now,
-                self._clock(),
-                self._books.taken_by,
-            ),
+            self._picture(fleet, now),
             {uid: (each.asked, each.wish) for uid, each in asked.items()},
         )
         waiting = {
@@ -216,6 +256,16 @@ class Placing:
                 item = self._item(uid, read, read.wish, fleet)
                 holding[uid] = Holds(replace(item, run_time_s=held.run_time_s), held)
         return bring(self.engine, waiting, holding, now_s)
+
+    def _picture(self, fleet: Fleet, now: datetime) -> Picture:
+        return Picture(
+            fleet.clusters,
+            Ledger.of(each.promises for each in self._read.values()),
+            fleet.prices,
+            now,
+            self._clock(),
+            self._books.taken_by,
+        )
 
     def _asked(self, question: Question, fleet: Fleet, now: datetime) -> _Asked | None:
         """None for what is not stored as it is asked about. Raises Invalid."""
@@ -348,6 +398,15 @@ class Placing:
     def _objects(self, resource: Resource) -> Iterator[Object]:
         for entry in self._store.collection(resource).snapshot().entries():
             yield entry.parse()
+
+
+class Outlook(NamedTuple):
+    """What would be decided, with the Placement that each would have, by uid; `name` gives what a
+    uid stands for."""
+
+    prospect: Prospect
+    placements: dict[str, Object]
+    name: Callable[[str], str]
 
 
 class _Asked(NamedTuple):

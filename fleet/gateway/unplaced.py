@@ -1,16 +1,23 @@
-"""A warning on writes of workloads that nobody carries out: they are kept, and nothing runs.
+"""Warnings on writes of workloads: of those that nobody carries out, which are kept and do not run;
+and, on a dry run of the others, what would be decided about them.
 
-Stands before the kernel of the fleet's own objects; `fleet.dispatch.unplaced` says which kinds.
+Stands before the kernel of the fleet's own objects; `fleet.dispatch.unplaced` says which kinds are
+not carried out, `plans` what would be decided.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from fleet.dispatch.kinds import KINDS
 from fleet.dispatch.unplaced import is_unplaced, why
 from fleet.kube import builtin, paths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fleet.kube.paths import Target
     from fleet.kube.wire import Handler, Request, Response
 
@@ -22,6 +29,8 @@ class Unplaced:
 
     def __init__(self, own: Handler) -> None:
         self._own = own
+        self.foresee: Callable[[dict[str, Any]], str] = lambda obj: ""
+        """What would be decided about a workload that is not stored; "" where that is not known."""
 
     async def handle(self, request: Request) -> Response:
         response = await self._own.handle(request)
@@ -29,7 +38,24 @@ class Unplaced:
             target = paths.parse_target(request.method, request.path, request.query)
             if target is not None and _is_of_one(target):
                 response.warnings += (why(_kind(target), target.namespace),)
+            elif target is not None and _is_a_dry_run(request) and _is_placed(target):
+                told = self._foreseen(response)
+                response.warnings += (told,) if told else ()
         return response
+
+    def _foreseen(self, response: Response) -> str:
+        if not isinstance(response.body, bytes) or not response.body.startswith(b"{"):
+            return ""
+        return self.foresee(orjson.loads(response.body))
+
+
+def _is_a_dry_run(request: Request) -> bool:
+    return ("dryRun", "All") in request.query
+
+
+def _is_placed(target: Target) -> bool:
+    placed = {kind.gvr for kind in KINDS.values()}
+    return target.verb in _WRITES and not target.subresource and target.gvr in placed
 
 
 def _is_of_one(target: Target) -> bool:

@@ -101,6 +101,18 @@ async def test_what_was_borrowed_is_given_back_and_borrowed_again(gateway, door,
     cv = await until(door, f"{QUOTAS}/cv", lambda status: "resources" in status)
     assert [(each["used"], each["lent"]) for each in cv["resources"]] == [("0", "2")]
 
+    asked = {
+        "objects": [{**job("train", 2, "true"), "metadata": {"name": "train", "namespace": "cv"}}]
+    }
+    foretold = await door.call("POST", "/fleet/plan", asked)
+    assert [(each["verdict"], each["evicts"]) for each in foretold["items"]] == [
+        ("Evicts", ["job nlp/crawl"])
+    ]
+    dry = await door.send(
+        "POST", jobs.format("cv"), job("train", 2, "true"), query={"dryRun": "All"}
+    )
+    told = "would start once job nlp/crawl has ended, which would be told to"
+    assert told in dict(dry.headers).get("warning", "") or told in dry.warnings
     go = tmp_path / "go"
     wait = f"until [ -e {go} ]; do sleep 0.1; done"
     await door.call("POST", jobs.format("cv"), job("train", 2, "sh", "-c", wait))

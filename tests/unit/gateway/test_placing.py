@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +21,9 @@ from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -351,8 +355,9 @@ async def teams(store):
     return store
 
 
-def planner(store: ObjectStore, **free: int) -> Placing:
-    return Placing(store, Books(**free), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+def planner(store: ObjectStore, *, times: Iterator[datetime] | None = None, **free: int) -> Placing:
+    now = repeat(NOW) if times is None else times
+    return Placing(store, Books(**free), now=lambda: next(now), clock=lambda: 0.0, lease_s=15.0)
 
 
 async def submit(store: ObjectStore, obj: dict[str, Any]) -> Question:
@@ -386,3 +391,69 @@ async def test_the_use_of_quotas_is_written_once_and_again_when_it_changes(teams
     assert again is None
     await quotas.write()
     assert status("payments")["resources"][0]["used"] == "0"
+
+
+# -- what would be
+
+
+async def start(store: ObjectStore, asks: Placing, obj: dict[str, Any]) -> None:
+    """Submit it and store what was decided."""
+    question = await submit(store, obj)
+    async for step in asks.round([question]):
+        entry = store.get(PLACEMENT.resource, "payments", question.placement["metadata"]["name"])
+        made = {**question.placement, "status": {**step.answer.status, "phase": "QuotaHeld"}}
+        await store.update(PLACEMENT.resource, made, expected=entry.revision)
+    async for _ in asks.round([]):
+        pass
+
+
+def wanted(obj: dict[str, Any]) -> Question:
+    return Question(obj, placement(obj))
+
+
+async def test_what_would_start_is_told_and_nothing_is_changed(teams):
+    asks = planner(teams, east=8)
+    await start(teams, asks, job("runs", ranks=1))
+    before, running = teams.sequencer.current, dict(asks.engine.running())
+    outlook = asks.foretell([wanted(job("a", ranks=3)), wanted(job("b", ranks=1))], ())
+    told = {each.uid: each.verdict for each in outlook.prospect.told}
+    assert told == {"uid-a": "Starts", "uid-b": "Waits"}
+    assert outlook.placements["uid-a"]["status"]["usedClusters"] == "east"
+    assert "1 nvidia.com/gpu" in outlook.placements["uid-b"]["status"]["message"]
+    assert teams.sequencer.current == before
+    assert dict(asks.engine.running()) == running
+    assert not list(asks.engine.waiting())
+
+
+async def test_what_would_wait_says_what_would_end_for_it_if_it_were_urgent(teams):
+    moved = [NOW]
+    asks = planner(teams, times=(moved[0] for _ in count()), east=8)
+    await start(teams, asks, job("runs", ranks=4))
+    moved[0] += timedelta(hours=1)
+    outlook = asks.foretell([wanted(job("a", ranks=2))], ())
+    (told,) = outlook.prospect.told
+    assert (told.verdict, [outlook.name(uid) for uid in told.victims]) == (
+        "Waits", ["job payments/runs"],
+    )  # fmt: skip
+    risk = job("a", ranks=2, metadata={"namespace": "risk", "uid": "uid-risk"})
+    outlook = asks.foretell([wanted(risk)], ())
+    (told,) = outlook.prospect.told
+    assert (told.verdict, told.victims) == ("Evicts", ("uid-runs",))
+
+
+async def test_a_changed_quota_is_tried_before_it_acts(teams):
+    asks = planner(teams, east=8)
+    await start(teams, asks, job("runs", ranks=3))
+    lab = teams.get(FLEET_QUOTA.resource, "", "lab").parse()
+    small = {**lab, "spec": {"resources": [{"name": GPU, "guaranteed": "4", "limit": "4"}]}}
+    mine = teams.get(FLEET_QUOTA.resource, "", "payments").parse()
+    line = {"name": GPU, "guaranteed": "2", "limit": "2"}
+    mine = {**mine, "spec": {**mine["spec"], "resources": [line]}}
+    outlook = asks.foretell([], [small, mine])
+    ((node, key, by),) = outlook.prospect.over
+    assert (node, key.resource, by) == ("payments", GPU, 1)
+    assert asks.engine.book.overcommitted() == {}
+    wide = {**lab, "spec": {"resources": [{"name": GPU, "guaranteed": "8"}]}}
+    for rules, verdict in (((), "Waits"), ((wide,), "Starts")):
+        (told,) = asks.foretell([wanted(job("a", ranks=4))], rules).prospect.told
+        assert told.verdict == verdict

@@ -1,0 +1,125 @@
+"""`fleet plan`: what would be decided about workloads and changed rules, without acting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet.cli import output
+from fleet.cli.target import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fleet.cli.client import Client
+
+Object = dict[str, Any]
+
+_CLUSTER_SCOPED = frozenset({"FleetQuota"})
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  fleet plan -f train.yaml -n research\n"
+    "  fleet plan -f train.yaml -f smaller-quota.yaml\n"
+    "  kubectl create job crawl --image=crawl --dry-run=client -o yaml | fleet plan -f -"
+)
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    type=click.Path(path_type=Path, allow_dash=True),
+    multiple=True,
+    required=True,
+    help="Objects as YAML or JSON; - reads them from standard input.",
+)
+@click.option("-n", "--namespace", help="Namespace of objects that name none.")
+@output.option()
+@gateway
+def plan(client: Client, files: tuple[Path, ...], namespace: str | None, form: str) -> None:
+    """Say what would be decided if these objects were applied, and change nothing.
+
+    Jobs and Pods: whether each would start and where, what would be ended for it, or why it would
+    wait and what would help. FleetQuotas and PlacementPolicies: the same with them as given, and
+    which quotas would be above their limit.
+    """
+    where = namespace or client.access.namespace or "default"
+    objects = [each for file in files for each in _objects(file, where)]
+    answer = client.post("/fleet/plan", {"objects": objects})
+    if form != "table":
+        output.document(answer, form)
+        return
+    for line in _told(answer):
+        click.echo(line)
+
+
+def _objects(file: Path, namespace: str) -> Iterator[Object]:
+    import yaml
+
+    from fleet.errors import ConfigError
+
+    named = "standard input" if str(file) == "-" else str(file)
+    try:
+        if str(file) == "-":
+            text = click.get_binary_stream("stdin").read()
+        else:
+            text = file.read_bytes()
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    except OSError as error:
+        raise ConfigError(f"{named} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{named} is no YAML: {error}") from error
+    for document in documents:
+        if not isinstance(document, dict):
+            raise ConfigError(f"{named} holds something that is no object")
+        for obj in document["items"] if document.get("kind") == "List" else [document]:
+            if obj.get("kind") not in _CLUSTER_SCOPED:
+                obj = {**obj, "metadata": {"namespace": namespace, **(obj.get("metadata") or {})}}
+            yield obj
+
+
+def _told(answer: Mapping[str, Any]) -> Iterator[str]:
+    for item in answer["items"]:
+        yield from _lines(item)
+    for each in answer["overcommitted"]:
+        kind = f" ({each['accelerator']})" if each.get("accelerator") else ""
+        yield (
+            f"quota {each['quota']}: would be {each['by']} {each['name']}{kind} above its limit; "
+            "nothing would be ended for that, and nothing more would start"
+        )
+    if not answer["items"] and not answer["overcommitted"]:
+        yield "Nothing that runs would be touched."
+
+
+def _lines(item: Object) -> Iterator[str]:
+    from fleet.scheduling.explain import explained
+
+    name, status = item["name"], (item.get("placement") or {}).get("status") or {}
+    evicts = ", ".join(item.get("evicts") or ())
+    match item["verdict"]:
+        case "Runs":
+            yield f"{name}: runs already; fleet explain {item['kind'].lower()}/{name} says where"
+        case "Starts":
+            yield f"{name}: would start"
+            yield from explained(item["placement"])[1:]
+        case "Evicts":
+            yield f"{name}: would start once {evicts} has ended, which would be told to"
+            yield from explained(item["placement"])[1:]
+        case _:
+            yield f"{name}: would wait. {status.get('message', '')}".rstrip()
+            hints = []
+            if starts := item.get("startsAt"):
+                hints.append(f"at about {_clock(starts)}, if all ends as declared")
+            if evicts:
+                hints.append(f"if it were the most urgent: {evicts} would be ended for it")
+            for at, hint in enumerate(hints):
+                yield f"  {'or' if at else 'fits'} {hint}"
+            yield from explained(item["placement"])[2:] if "placement" in item else ()
+
+
+def _clock(moment: str) -> str:
+    from datetime import datetime
+
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

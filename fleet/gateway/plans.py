@@ -1,0 +1,171 @@
+"""`POST /fleet/plan`: what would be decided about objects that are not stored, and what would help.
+
+The body is `{"objects": […]}`: workloads, and FleetQuotas and PlacementPolicies as they would be.
+Each goes first through what a write of it would go through, as the caller and with `dryRun=All`; so
+what would be refused is refused here, with the same words. Then the planner is asked, and nothing
+is written. `fleet plan` shows the answer.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from fleet.apiserver.bodies import json_response
+from fleet.dispatch import kinds
+from fleet.dispatch.planning import Question
+from fleet.errors import AlreadyExists, BadRequest, Invalid
+from fleet.gateway.actions import body_of
+from fleet.kube import builtin
+from fleet.kube.paths import path_of
+from fleet.kube.wire import Request
+from fleet.scheduling.requests import quantity_text
+from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
+from policies.placement import name_of
+
+if TYPE_CHECKING:
+    from fleet.gateway.placing import Outlook, Placing
+    from fleet.kube.resources import Resource
+    from fleet.kube.wire import Handler, Response
+    from fleet.scheduling.foretelling import Foretold
+    from fleet.store.objects import ObjectStore
+
+Object = dict[str, Any]
+
+_RULES: Final = {kind.resource.kind: kind.resource for kind in (FLEET_QUOTA, PLACEMENT_POLICY)}
+_MOST: Final = 100
+
+
+class Plan:
+    """See the module."""
+
+    def __init__(self, store: ObjectStore, own: Handler, placing: Placing) -> None:
+        """`own` stands for the fleet's own objects."""
+        self._store = store
+        self._own = own
+        self._placing = placing
+
+    async def handle(self, request: Request) -> Response:
+        objects = body_of(request).get("objects")
+        if not isinstance(objects, list) or not all(isinstance(each, dict) for each in objects):
+            raise BadRequest("a plan needs objects, a list")
+        if len(objects) > _MOST:
+            raise BadRequest(f"a plan is made of at most {_MOST} objects, these are {len(objects)}")
+        written = [await self._written(request, each) for each in objects]
+        rules = [each for each in written if each["kind"] in _RULES]
+        questions = [self._question(each) for each in written if each["kind"] not in _RULES]
+        outlook = self._placing.foretell(questions, rules)
+        workloads = {each.workload["metadata"]["uid"]: each.workload for each in questions}
+        return json_response(200, _answer(outlook, workloads))
+
+    def words(self, workload: Object) -> str:
+        """What would be decided about one that a dry run let through, for a warning."""
+        try:
+            outlook = self._placing.foretell([self._question(workload)], ())
+        except Invalid as error:
+            return error.message
+        for told in outlook.prospect.told:
+            status = outlook.placements.get(told.uid, {}).get("status") or {}
+            match told.verdict:
+                case "Starts":
+                    return f"would start: {status.get('usedClusters', '')}"
+                case "Evicts":
+                    gone = ", ".join(map(outlook.name, told.victims))
+                    return f"would start once {gone} has ended, which would be told to"
+                case "Waits":
+                    return f"would wait: {status.get('message', '')}"
+        return ""
+
+    async def _written(self, request: Request, obj: Object) -> Object:
+        """The object as a write would store it. Raises what that would be refused with."""
+        row = _row(obj)
+        metadata = obj.get("metadata") or {}
+        namespace = str(metadata.get("namespace") or "default") if row.namespaced else ""
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        query = (("dryRun", "All"),)
+        place = path_of(row.gvr, namespace=namespace)
+        body = orjson.dumps(obj)
+        post = Request("POST", place, query, headers=headers, body=body, user=request.user)
+        try:
+            return await self._send(post)
+        except AlreadyExists:
+            headers["content-type"] = "application/merge-patch+json"
+            path = path_of(row.gvr, namespace=namespace, name=str(metadata["name"]))
+            return await self._send(
+                Request("PATCH", path, query, headers=headers, body=body, user=request.user)
+            )
+
+    async def _send(self, request: Request) -> Object:
+        answer = (await self._own.handle(request)).body
+        assert isinstance(answer, bytes)
+        found: Object = orjson.loads(answer)
+        return found
+
+    def _question(self, workload: Object) -> Question:
+        kind = kinds.kind_of(workload)
+        assert kind is not None
+        metadata = workload["metadata"]
+        entry = self._store.get(
+            PLACEMENT.resource, metadata["namespace"], name_of(kind.name, metadata["name"])
+        )
+        reference = {name: workload[name] for name in ("apiVersion", "kind")} | {
+            name: metadata[name] for name in ("name", "uid")
+        }
+        placement = entry.parse() if entry is not None else {}
+        if (placement.get("spec") or {}).get("workload") != reference:
+            placement = {"metadata": {}, "spec": {"workload": reference}, "status": {}}
+        return Question(
+            workload=workload,
+            placement=placement,
+            unsplittable=kind.read(workload).unsplittable(),
+        )
+
+
+def _row(obj: Object) -> Resource:
+    """Raises BadRequest for what nobody places and no rule of placing."""
+    kind, version = str(obj.get("kind", "")), str(obj.get("apiVersion", ""))
+    if kinds.kind_of(obj) is not None:
+        found = builtin.by_kind(version, kind)
+        if found is not None:
+            return found
+    rule = _RULES.get(kind)
+    if rule is not None and version == rule.api_version:
+        return rule
+    known = ", ".join((*kinds.KINDS, *_RULES))
+    raise BadRequest(f"{version} {kind} has no part in a plan; {known} have")
+
+
+def _answer(outlook: Outlook, workloads: dict[str, Object]) -> Object:
+    return {
+        "items": [
+            _item(each, outlook, workloads[each.uid]) for each in outlook.prospect.told
+        ],
+        "overcommitted": [
+            {
+                "quota": node,
+                "name": key.resource,
+                **({"accelerator": key.accelerator} if key.accelerator else {}),
+                "by": quantity_text(key.resource, by),
+            }
+            for node, key, by in outlook.prospect.over
+        ],
+    }  # fmt: skip
+
+
+def _item(told: Foretold, outlook: Outlook, workload: Object) -> Object:
+    metadata = workload["metadata"]
+    found: Object = {
+        "kind": workload["kind"],
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "verdict": told.verdict,
+    }
+    if told.victims:
+        found["evicts"] = [outlook.name(uid) for uid in told.victims]
+    if told.why is not None and told.why.starts_s is not None:
+        starts = datetime.fromtimestamp(told.why.starts_s, UTC)
+        found["startsAt"] = starts.strftime("%Y-%m-%dT%H:%M:%SZ")
+    placement = outlook.placements.get(told.uid)
+    return found | ({"placement": placement} if placement is not None else {})
