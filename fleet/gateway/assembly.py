@@ -21,6 +21,7 @@ from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.extensions import PriceSources
+from fleet.gateway.mentions import Mentions
 from fleet.gateway.placing import Placing
 from fleet.gateway.quotas import Quotas
 from fleet.gateway.roots import MemberRoot, MergedRoot
@@ -117,7 +118,7 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
-        own_objects = Unplaced(self.own)
+        own_objects = Mentions(Unplaced(self.own), store)
         merged = MergedRoot(
             self.world,
             documents=Documents(
