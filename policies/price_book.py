@@ -57,6 +57,12 @@ class PriceBookSpec(Model):
 
 
 class PriceBook(Model):
-    """What an hour of work costs in each cluster."""
+    """What an hour of work costs in each cluster.
+
+    All books count together, those in the currency of the first of them by name: where several
+    offers fit a node, whichever books they stand in, the cheapest that is not outdated is its
+    price, and of several prices for the same egress the lowest. Kinds of accelerator are compared
+    letter by letter.
+    """
 
     spec: PriceBookSpec = setting({}, "The offers.")

@@ -125,9 +125,7 @@ def _documents(source: bytes | Path | Sequence[Path]) -> list[_Document]:
         except FileNotFoundError as error:
             if len(paths) > 1:
                 continue  # as clientcmd does for lists of files
-            raise ConfigError(
-                f"{path}: no such kubeconfig; name one with --kubeconfig or KUBECONFIG"
-            ) from error
+            raise ConfigError(f"{path}: there is no such file, and no kubeconfig") from error
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
         documents.append(_document(str(path), path.absolute().parent, raw))
@@ -267,8 +265,13 @@ class _Reader:
             for item in document.items(section):
                 if isinstance(item, dict) and item.get("name") == name:
                     body = item.get(kind)
+                    if body is None and kind == "user":
+                        body = {}  # as clientcmd reads it: nobody in particular
                     if not isinstance(body, dict):
-                        raise ConfigError(f'{document.name}: {kind} "{name}": has no body')
+                        raise ConfigError(
+                            f'{document.name}: {kind} "{name}": has no mapping under `{kind}:` '
+                            "that says what it is"
+                        )
                     where = f'{document.name}: {kind} "{name}"'
                     if kind != "context":
                         where = f'{prefix}{kind} "{name}"'

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import http.client
-import os
 import ssl
 import tempfile
 from contextlib import contextmanager
@@ -52,25 +51,6 @@ class Access:
     insecure: bool = False
     source: str = field(default="", compare=False)
     """Which file and context say so."""
-
-
-def find_kubeconfig(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The kubeconfig to use: the one given, `FLEET_KUBECONFIG`, the local gateway's, or
-    `KUBECONFIG`. Raises ConfigError when there is none."""
-    if given is not None:
-        return given
-    from fleet.gateway.config import load
-
-    local = load(environment=environment).kubeconfig
-    if local.exists() or "FLEET_KUBECONFIG" in environment:
-        return local
-    for name in environment.get("KUBECONFIG", "").split(os.pathsep):
-        if name and Path(name).exists():
-            return Path(name)
-    raise ConfigError(
-        f"there is no kubeconfig of a gateway at {local}; start a gateway with `fleet run`, or "
-        "name one with --kubeconfig"
-    )
 
 
 def read_access(file: Path, context: str | None = None) -> Access:

@@ -116,8 +116,15 @@ def _line(row: Row, *, unpriced: bool) -> list[str]:
 def _totals(rows: Sequence[Row]) -> Iterator[Row]:
     from fleet.scheduling.cost.showback import Row
 
-    for currency in sorted({row.currency for row in rows if row.currency}):
-        of_it = [row for row in rows if row.currency == currency]
+    known = {row.currency for row in rows if row.currency}
+    for currency in sorted({row.currency for row in rows}):
+        if not currency and len(known) == 1:
+            continue  # its time is in the one total
+        of_it = [
+            row
+            for row in rows
+            if row.currency == currency or (len(known) == 1 and not row.currency)
+        ]
         yield Row(
             "total",
             currency,

@@ -115,7 +115,8 @@ def version(client_only: bool, kubeconfig: Path | None, form: str) -> None:
     versions: dict[str, Any] = {"client": fleet.__version__}
     problem: FleetError | None = None
     if not client_only:
-        from fleet.cli.client import Client, find_kubeconfig, read_access
+        from fleet.cli.client import Client, read_access
+        from fleet.cli.finding import find_kubeconfig
 
         try:
             client = Client(read_access(find_kubeconfig(kubeconfig)))

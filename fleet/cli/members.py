@@ -60,7 +60,13 @@ def join(
     import yaml
 
     from adapters.kubernetes import flatten
+    from fleet.errors import ConfigError
 
+    if not file.exists():
+        raise ConfigError(
+            f"{file}: there is no such file\n  KUBECONFIG is the file that leads to the cluster to "
+            "take in, an administrator's; nothing was changed"
+        )
     kubeconfig = flatten(file, context=from_context).decode()
     told = yaml.safe_load(kubeconfig)
     _check_credentials(file, told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,7 @@ def _objects(file: Path, namespace: str) -> Iterator[Object]:
     named = "standard input" if str(file) == "-" else str(file)
     try:
         if str(file) == "-":
-            text = click.get_binary_stream("stdin").read()
+            text = sys.stdin.buffer.read()
         else:
             text = file.read_bytes()
         documents = [each for each in yaml.safe_load_all(text) if each is not None]

@@ -22,15 +22,16 @@ def gateway(command: Callable[Concatenate[Client, P], None]) -> Callable[..., No
     @click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Kubeconfig that leads to the gateway (default: the one a gateway on this machine "
-        "writes, else KUBECONFIG).",
+        help="Kubeconfig that leads to the gateway (default: KUBECONFIG, where its current context "
+        "is one that a gateway wrote, else the one of the gateway on this machine).",
     )
     @click.option("--context", help="Context in it (default: fleet).")
     @wraps(command)
     def with_client(
         *args: Any, kubeconfig: Path | None, context: str | None, **kwargs: Any
     ) -> None:
-        from fleet.cli.client import Client, find_kubeconfig, read_access
+        from fleet.cli.client import Client, read_access
+        from fleet.cli.finding import find_kubeconfig
 
         client = Client(read_access(find_kubeconfig(kubeconfig), context))
         command(client, *args, **kwargs)

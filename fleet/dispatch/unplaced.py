@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.apiserver.controllers.queue import Queue
 from fleet.dispatch.kinds import row_of
+from fleet.dispatch.marks import ACCEPT_LABEL
 from fleet.kube.resources import GroupVersionResource
 
 if TYPE_CHECKING:
@@ -73,8 +74,12 @@ def is_unplaced(gvr: GroupVersionResource) -> bool:
 
 
 def why(kind: str, namespace: str) -> str:
-    """What whoever made one has to know."""
+    """What whoever made one has to know. The fleet makes its namespaces in members with the first
+    work that goes there, so the way into one begins with the namespace."""
+    there = f"{namespace}.MEMBER"
     return (
         f"the fleet does not run a {kind} yet: it is kept, and no pods are made of it; the fleet "
-        f"runs Jobs and Pods. To run it in one member, create it there: -n {namespace}.MEMBER"
+        f"runs Jobs and Pods. To run it in one member, create it there, -n {there}; where MEMBER "
+        f"has no namespace {namespace}: kubectl create namespace {there} && kubectl label "
+        f"namespace {there} {ACCEPT_LABEL}=true (the label lets the fleet use it too)"
     )

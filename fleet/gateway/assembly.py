@@ -22,6 +22,7 @@ from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.extensions import PriceSources
+from fleet.gateway.mentions import Mentions
 from fleet.gateway.placing import Placing
 from fleet.gateway.plans import Plan
 from fleet.gateway.quotas import Quotas
@@ -119,7 +120,8 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
-        self._own_objects = own_objects = Unplaced(self.own)
+        self._workloads = Unplaced(self.own)
+        own_objects = Mentions(self._workloads, store)
         merged = MergedRoot(
             self.world,
             documents=Documents(
@@ -189,7 +191,7 @@ class Assembly:
         )
         self.quotas = Quotas(store, placing, now=self._now)
         plan = Plan(store, self.own, placing)
-        self._own_objects.foresee = plan.words
+        self._workloads.foresee = plan.words
         self.roots = replace(self.roots, actions={**self.roots.actions, "/fleet/plan": plan})
         dispatch = Dispatch(
             store,

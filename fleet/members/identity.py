@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from fleet.errors import JoinError, TransportError
+from fleet.errors import ApiError, JoinError, TransportError
 from fleet.members import calls
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 MAX_NAME = 30
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+GATEWAY_MARK = "+fleet-"
+"""What stands in the version of a gateway (`fleet.gateway.version`)."""
+_CHECK_S = 5.0
 _KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 
 
@@ -39,3 +42,13 @@ async def cluster_uid(handler: Handler, *, timeout_s: float) -> str:
     if not isinstance(uid, str) or not uid:
         raise TransportError(f"{_KUBE_SYSTEM} has no UID: is this a Kubernetes API?")
     return uid
+
+
+async def gateway_version(handler: Handler) -> str:
+    """The version of a fleet's gateway, "" for whatever else answers, or does not."""
+    try:
+        answer = await calls.get(handler, "/version", timeout_s=_CHECK_S)
+    except (ApiError, TransportError):
+        return ""
+    version = answer.value.get("gitVersion") if isinstance(answer.value, dict) else None
+    return version if isinstance(version, str) and GATEWAY_MARK in version else ""

@@ -21,7 +21,7 @@ from cachetools import LRUCache
 
 from fleet.errors import ApiError, ConfigError, FleetError, JoinError, StoreError, TransportError
 from fleet.members import metrics
-from fleet.members.identity import check_name, cluster_uid
+from fleet.members.identity import check_name, cluster_uid, gateway_version
 from fleet.members.member import Member, Rhythm, Surroundings
 from fleet.members.transport import CHECK_S, ForeignClusterError, Transport
 
@@ -259,6 +259,12 @@ class Members:
                 "and firewall between here and there; nothing was changed"
             ) from error
         except ApiError as error:
+            if error.http_code == 404 and (version := await gateway_version(transport)):
+                raise JoinError(
+                    f"{name} is no cluster: a fleet gateway answers there ({version}), and a fleet "
+                    "is no member of another\n  To have its clusters here, join each of them by "
+                    "its own kubeconfig; nothing was changed"
+                ) from error
             _refuse(name, error)
 
     def _refuse_twice(self, name: str, uid: str, present: Member | None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.scheduling.fit import NOTHING, Cost, Curve, Offered, offered
+from fleet.scheduling.never import why_never
 from fleet.scheduling.nodes import Taint, Toleration, taints_of, untolerated
 from fleet.scheduling.stranding import NO_MIX
 from policies import CLUSTER
@@ -149,7 +150,9 @@ def judge(
         has, curve = _NO_ROOM
     else:
         has, curve = has_room or room(demand, role, cluster, prices, mix)
-    reason, message = stands.shut or unknown or stands.apart or _room(role, has, curve) or ("", "")
+    reason, message = (
+        stands.shut or unknown or stands.apart or _room(role, cluster, has, curve) or ("", "")
+    )
     free = has.pods if reason else curve.units * role.unit
     return Candidate(
         cluster=cluster.name,
@@ -280,13 +283,14 @@ def network_word(role: Role) -> str:
     return "plane" if role.network == "ParameterPlane" else "data plane"
 
 
-def _room(role: Role, has: Offered, curve: Curve) -> Reason | None:
+def _room(role: Role, cluster: Cluster, has: Offered, curve: Curve) -> Reason | None:
     if curve.units:
         return None
     if has.pods and has.why:
         return "NotPayable", has.why
     if not has.pods_if_empty:
-        return "NoShape", "none of its nodes could ever hold " + _unit(role)
+        assert cluster.capacity is not None  # or it would be unknown
+        return "NoShape", why_never(role, cluster.capacity)
     return "Full", "has no room for " + _unit(role)
 
 

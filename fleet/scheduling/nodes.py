@@ -82,6 +82,8 @@ class NodeSelector:
 
     text: str = ""
     matches: Callable[[Node], bool] = field(default=lambda _: True, compare=False)
+    said: str = field(default="", compare=False)
+    """For people: `nodeName n1`, `nodeSelector zone=a`."""
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -167,16 +169,22 @@ def node_selector_of(pod_spec: Object) -> NodeSelector:
     if not labels and affinity is None and not name:
         return ANY_NODE
     tests: list[Callable[[Node], bool]] = []
+    said = []
     if name:
+        said.append(f"nodeName {name}")
         tests.append(lambda node: node.name == name)
     if labels:
         wanted = tuple(sorted(labels.items()))
+        said.append(f"nodeSelector {','.join(f'{k}={v}' for k, v in wanted)}")
         tests.append(lambda node: all(node.labels.get(k) == v for k, v in wanted))
     if affinity is not None:
+        said.append("its node affinity")
         terms = [_term(term) for term in affinity.get("nodeSelectorTerms") or ()]
         tests.append(lambda node: any(term(node) for term in terms))
     text = repr((name, sorted(labels.items()), affinity))
-    return NodeSelector(text, lambda node: all(test(node) for test in tests))
+    return NodeSelector(
+        text, lambda node: all(test(node) for test in tests), said=" and ".join(said)
+    )
 
 
 def _term(term: Object) -> Callable[[Node], bool]:

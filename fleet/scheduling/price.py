@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fleet.scheduling.cost.egress import Transfer, spread, transfer
 from fleet.scheduling.cost.spot import USUAL_LOSS, expected, lost_per_interruption
-from fleet.scheduling.requests import accelerators
+from fleet.scheduling.requests import PODS, accelerators
 from policies import PRICE_BOOK
 
 if TYPE_CHECKING:
@@ -186,20 +186,19 @@ def _fits(offer: Offer, room: Room) -> bool:
 
 
 def _share(offer: Offer, room: Room, request: Vector) -> int:
-    """What a pod's part of the node costs, rounded up to a millionth."""
+    """What a pod's part of the node costs, rounded up to a millionth: what is not owned is never
+    as cheap as what is, even for a pod that takes none of the accelerators that are paid for."""
     if offer.billing == "Owned" or offer.per_hour is None:
         return 0
     wanted, there = accelerators(request), accelerators(room.shape)
     if offer.per == "Accelerator":
-        return offer.per_hour * wanted
+        return offer.per_hour * wanted or 1
     if wanted and there:
         return -(-offer.per_hour * wanted // there)
     shape = dict(room.shape)
-    return max(
-        (
-            -(-offer.per_hour * need // shape[name])
-            for name, need in request
-            if shape.get(name) and name != "pods"
-        ),
-        default=offer.per_hour,
-    )
+    shares = {
+        name: -(-offer.per_hour * need // shape[name]) for name, need in request if shape.get(name)
+    }
+    if len(shares) > 1:
+        shares.pop(PODS, None)  # what it asks for counts, not that it is one of many
+    return max(shares.values(), default=offer.per_hour)

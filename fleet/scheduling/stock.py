@@ -171,6 +171,10 @@ class Block:
             known = self._rooms[kind] = tuple(self._count(kind))
         return known
 
+    def alike(self, selector: NodeSelector) -> list[Node]:
+        """One of each kind of like nodes that match."""
+        return [self.site.states[state].node for state in sorted(self._counted(selector))]
+
     def _count(self, kind: PodKind) -> Iterable[Room]:
         found: dict[tuple[str, str, str, Vector], list[int]] = {}
         for state, count in sorted(self._counted(kind.selector).items()):

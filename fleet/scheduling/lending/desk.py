@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from fleet.scheduling.decisions import Refuse
 from fleet.scheduling.lending import filling, recall
 from fleet.scheduling.lending.books import Books, by_loans
 from fleet.scheduling.lending.floor import lacking, lendable
@@ -88,8 +89,9 @@ class Desk:
     def next_s(self) -> float | None:
         """When `step` should be asked again even if nothing happens."""
         times = [
-            loan.ends_s if loan.ends_s is not None else loan.until_s - self._notice_s(loan)
+            loan.ends_s if loan.ends_s is not None else loan.due_s
             for loan in self.loans.values()
+            if not loan.ending
         ]
         again = self.engine.next_s()
         return min(times + ([again] if again is not None else []), default=None)
@@ -104,16 +106,21 @@ class Desk:
         out: list[Decision | LoanDecision] = []
         self._drop_ended()
         self._put_tree()
-        out += self._settle(now, recalled=True)
+        out += self._settle(recalled=True)
         out += self._call_back(now, expected or {})
         out += self._end_terms(now)
         self._put_tree()
-        out += self.engine.step(now)
+        decided = self.engine.step(now)
         self._drop_ended()
-        out += self._settle(now, recalled=False)
-        out += self._call_back(now, expected or {})
-        out += self._fill(now, expected or {})
-        return out
+        back = self._settle(recalled=False) + self._call_back(now, expected or {})
+        refused = {each.uid: each.item for each in decided if _may_be_lent_to(each)}
+        for item in refused.values():
+            self.engine.submit(item, now)
+        lent = self._fill(now, expected or {})
+        for uid in refused.keys() - self.loans.keys():
+            self.engine.withdraw(uid)
+        out += [each for each in decided if each.uid not in refused or each.uid not in self.loans]
+        return out + back + lent
 
     def on_loan(self, donor: str) -> Counter[Key]:
         found: Counter[Key] = Counter()
@@ -150,18 +157,21 @@ class Desk:
 
     # Back
 
-    def _settle(self, now: float, *, recalled: bool) -> list[LoanDecision]:
-        """What the borrower's own quota covers is no loan, the oldest first.
+    def _settle(self, *, recalled: bool) -> list[LoanDecision]:
+        """What the borrower's own quota covers is no loan, the oldest first; nor is what a donor
+        without a policy lends, as any quota does.
 
         Before the engine decides, that saves work which was called back; after, it is what nobody
         else had a use for.
         """
         out: list[LoanDecision] = []
+        donors = {terms.donor for terms in self.terms}
         for loan in sorted(self.loans.values(), key=lambda each: (each.since_s, each.uid)):
             if loan.recalled != recalled or loan.ending:
                 continue
             paths = self.engine.book.ask(loan.to, loan.amounts.items())
-            if all(room(path) >= amount for path, amount in paths):
+            ordinary = loan.donor not in donors
+            if ordinary or all(room(path) >= amount for path, amount in paths):
                 del self.loans[loan.uid]
                 run = self.engine.running()[loan.uid]
                 if run.leaving_for == _mark_of(loan):
@@ -184,14 +194,14 @@ class Desk:
             ordered = recall.in_order(lent, terms, now)
             why = NEEDED.format(donor=terms.donor)
             out += [self._recall(each.loan, now, why) for each in recall.fewest(ordered, short)]
-        known = {terms.name for terms in self.terms}
-        gone = self._in_time(lambda loan: loan.policy not in known)
+        donors, known = {t.donor for t in self.terms}, {t.name for t in self.terms}
+        gone = self._in_time(lambda loan: loan.policy not in known and loan.donor in donors)
         return out + [self._recall(loan, now, NOT_LENT_ANY_MORE) for loan in gone]
 
     def _end_terms(self, now: float) -> list[LoanDecision]:
         out: list[LoanDecision] = []
         by_name = {terms.name: terms for terms in self.terms}
-        for loan in self._in_time(lambda loan: now >= loan.until_s - self._notice_s(loan)):
+        for loan in self._in_time(lambda loan: loan.policy in by_name and now >= loan.due_s):
             terms = by_name[loan.policy]
             if terms.renew:
                 until_s = max(loan.until_s, now) + terms.term_s
@@ -207,8 +217,7 @@ class Desk:
         return out
 
     def _recall(self, loan: Loan, now: float, why: str) -> Recall:
-        ends_s = now + self._notice_s(loan)
-        told = replace(loan, recalled_s=now, ends_s=ends_s)
+        told = replace(loan, recalled_s=now, ends_s=now + loan.notice_s)
         self.loans[loan.uid] = told
         run = self.engine.running()[loan.uid]
         run.leaving_for = run.leaving_for or _mark_of(told)
@@ -218,9 +227,6 @@ class Desk:
         """Loans that were not called back, in order."""
         found = [loan for loan in self.loans.values() if not loan.recalled and of(loan)]
         return sorted(found, key=lambda loan: (loan.until_s, loan.uid))
-
-    def _notice_s(self, loan: Loan) -> float:
-        return next((each.notice_s for each in self.terms if each.name == loan.policy), 0.0)
 
     def _borrowed(self, terms: Terms, now: float) -> list[Borrowed]:
         found = []
@@ -332,7 +338,16 @@ class Desk:
     ) -> Lend | None:  # fmt: skip
         item = candidate.item
         until_s = now + terms.term_s
-        loan = Loan(item.uid, terms.name, terms.donor, item.quota, candidate.short, now, until_s)
+        loan = Loan(
+            item.uid,
+            terms.name,
+            terms.donor,
+            item.quota,
+            candidate.short,
+            since_s=now,
+            until_s=until_s,
+            notice_s=terms.notice_s,
+        )
         self.loans[item.uid] = loan
         self._put_tree()
         admitted = self.engine.start(item.uid, placed, now)
@@ -371,6 +386,11 @@ class Desk:
     def _held(self, item: Item) -> dict[Key, int]:
         charge = self.engine.book.charges.get(item.uid)
         return dict(charge.amounts) if charge is not None and charge.earmark else {}
+
+
+def _may_be_lent_to(decision: Decision) -> bool:
+    """A service does not wait for quota; but it need not be refused what is idle elsewhere."""
+    return isinstance(decision, Refuse) and decision.why.reason == "Quota"
 
 
 def _mark_of(loan: Loan) -> str:

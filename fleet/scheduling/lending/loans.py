@@ -29,6 +29,9 @@ class Loan:
     since_s: float
     until_s: float
     """The end of the term."""
+    notice_s: float
+    """How long the work has to save what it did: as promised at the start, whatever the policy says
+    by the time it is called back."""
     renewals: int = 0
     recalled_s: float | None = None
     ends_s: float | None = None
@@ -40,11 +43,16 @@ class Loan:
     def recalled(self) -> bool:
         return self.ends_s is not None
 
-    def is_expired(self, now: float, notice_s: float) -> bool:
+    @property
+    def due_s(self) -> float:
+        """When its term has to be renewed, or the notice given."""
+        return self.until_s - self.notice_s
+
+    def is_expired(self, now: float) -> bool:
         """Whether its first term is over, but for the notice: what goes on is at the donor's
         pleasure.
         """
-        return self.renewals > 0 or now >= self.until_s - notice_s
+        return self.renewals > 0 or now >= self.due_s
 
 
 @dataclass(frozen=True, slots=True)

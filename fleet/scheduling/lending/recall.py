@@ -33,7 +33,7 @@ class Borrowed:
 def in_order(out: Iterable[Borrowed], terms: Terms, now: float) -> list[Borrowed]:
     def rank(each: Borrowed) -> tuple[float, ...]:
         steps: Mapping[str, float] = {
-            "Expired": not each.loan.is_expired(now, terms.notice_s),
+            "Expired": not each.loan.is_expired(now),
             "CheapestCheckpoint": each.lost,
             "LowestPriority": each.priority,
         }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from fleet.cli.client import GATEWAY_MARK, Access, Client, find_kubeconfig, read_access
+from fleet.cli.client import GATEWAY_MARK, Access, Client, read_access
 from fleet.errors import ApiError, ConfigError, Forbidden, NotFound, Unauthorized, Unavailable
 from fleet.gateway import version
 
@@ -151,26 +151,6 @@ def test_a_token_that_no_header_can_hold(tmp_path: Path) -> None:
     users = [{"name": "admin", "user": {"tokenFile": "token"}}]
     with pytest.raises(ConfigError, match="token has characters"):
         read_access(written(tmp_path, users=users))
-
-
-def test_which_kubeconfig(tmp_path: Path) -> None:
-    given, own, other = (tmp_path / name for name in ("given", "own", "other"))
-    other.touch()
-    environment = {
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "XDG_CONFIG_HOME": str(tmp_path),
-        "KUBECONFIG": f"{tmp_path}/none:{other}",
-    }
-    assert find_kubeconfig(given, environment) == given
-    assert find_kubeconfig(None, environment) == other
-    assert find_kubeconfig(None, {**environment, "FLEET_KUBECONFIG": str(own)}) == own
-    local = tmp_path / "state" / "fleet" / "fleet.kubeconfig"
-    local.parent.mkdir(parents=True)
-    local.touch()
-    assert find_kubeconfig(None, environment) == local
-    local.unlink()
-    with pytest.raises(ConfigError, match="start a gateway with `fleet run`"):
-        find_kubeconfig(None, {**environment, "KUBECONFIG": ""})
 
 
 # -- over the wire

@@ -517,9 +517,18 @@ def test_join_sends_a_kubeconfig_that_stands_alone(gateway: Gateway, tmp_path: P
     assert gateway.asked[1][2]["name"] == "e" and gateway.asked[1][2]["replace"] is True
 
 
-@pytest.mark.parametrize("user", [{}, {"as": "admin"}, {"token": ""}])
+def test_a_member_whose_file_is_missing_is_not_mistaken_for_the_gateways(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    result = fleet("join", str(tmp_path / "nope"))
+    assert (result.exit_code, gateway.asked) == (1, [])
+    assert f"{tmp_path / 'nope'}: there is no such file" in result.stderr
+    assert "--kubeconfig" not in result.stderr
+
+
+@pytest.mark.parametrize("user", [None, {}, {"as": "admin"}, {"token": ""}])
 def test_a_user_without_credentials_is_refused_here(
-    gateway: Gateway, tmp_path: Path, user: dict[str, str]
+    gateway: Gateway, tmp_path: Path, user: dict[str, str] | None
 ) -> None:
     file = kubeconfig(tmp_path)
     document = yaml.safe_load(file.read_text())

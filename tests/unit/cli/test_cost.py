@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,7 @@ from fleet.cli.client import Client
 from fleet.cli.main import cli
 from fleet.errors import Unavailable
 from fleet.scheduling.cost import months
+from fleet.scheduling.cost.showback import Row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,3 +159,16 @@ def test_no_answer_is_one_line_and_exit_code_1(answers: dict[str, Any]) -> None:
     result = fleet()
     assert result.exit_code == 1
     assert result.stderr == "fleet: no gateway answers at https://fleet\n"
+
+
+def test_the_total_has_the_time_of_every_row_that_no_price_covers() -> None:
+    def row(name: str, currency: str, seconds: int) -> Row:
+        return Row(name, currency, 0, 0, 0, timedelta(seconds=seconds))
+
+    def totals(*rows: Row) -> dict[str, float]:
+        return {each.currency: each.unpriced.total_seconds() for each in cost._totals(rows)}
+
+    assert totals(row("a", "USD", 54), row("b", "", 125)) == {"USD": 179}
+    several = (row("a", "USD", 1), row("b", "EUR", 2), row("c", "", 4), row("d", "", 8))
+    assert totals(*several) == {"USD": 1, "EUR": 2, "": 12}
+    assert totals(row("a", "", 1), row("b", "", 2)) == {"": 3}

@@ -231,7 +231,7 @@ class FakeCluster:
             raise self.failure
         if self.failure is not None:
             return self.failure
-        if request.path == "/api/v1/namespaces/kube-system":
+        if request.path == "/api/v1/namespaces/kube-system" and request.path not in self.routes:
             return ok({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": self.uid}})
         if request.param("watch") == "true":
             stream = Stream(bookmark(10, ends=True))

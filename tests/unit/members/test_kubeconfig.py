@@ -295,8 +295,21 @@ def test_the_only_context_needs_no_mention():
     assert load(yaml.safe_dump(one).encode()).token == "t"
 
 
+@pytest.mark.parametrize("entry", [{"name": "u"}, {"name": "u", "user": None}])
+def test_a_user_without_anything_is_nobody_in_particular(entry):
+    one = {**document(), "users": [entry]}
+    assert load(yaml.safe_dump(one).encode()).token == ""
+
+
+@pytest.mark.parametrize("kind", ["user", "cluster", "context"])
+def test_an_entry_that_is_no_mapping_says_what_is_missing(kind):
+    one = document()
+    one[f"{kind}s"][0][kind] = "text"
+    assert f"has no mapping under `{kind}:`" in complaint(yaml.safe_dump(one).encode())
+
+
 def test_missing_and_unreadable_files(tmp_path):
-    assert "no such kubeconfig" in complaint(tmp_path / "config")
+    assert "there is no such file" in complaint(tmp_path / "config")
     assert "cannot be read" in complaint(tmp_path)
     assert "no kubeconfig found" in complaint([tmp_path / "a", tmp_path / "b"])
 

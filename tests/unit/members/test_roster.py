@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet.errors import ConfigError, JoinError, TransportError, Unauthorized
+from fleet.gateway import version
 from fleet.kube.wire import Request
 from fleet.members.credentials import CredentialStore
 from fleet.members.health import Patience, Served
@@ -212,6 +213,17 @@ async def test_a_cluster_that_cannot_be_used_changes_nothing(world, case):
         nothing_happened(world, members)
         east.failure = None
         await members.join("east", EAST)
+
+
+async def test_a_gateway_is_told_from_a_cluster(world):
+    east = world.cluster("uid-east", EAST)
+    east.routes["/api/v1/namespaces/kube-system"] = failed(404, message="not here")
+    east.routes["/version"] = version.document()
+    async with world.members() as members:
+        with pytest.raises(JoinError, match="a fleet gateway answers there") as caught:
+            await members.join("east", EAST)
+        assert "join each of them by its own kubeconfig" in str(caught.value)
+        nothing_happened(world, members)
 
 
 @pytest.mark.parametrize("path", ["/version", "/apis"])

@@ -104,7 +104,11 @@ def brute_force(fleet: list[Member], pods: int, unit: int, span: int):
             tier=max(fleet[at].tier for at in used),
             clusters=len(used),
             unknown=sum(count for price, count in chosen if price is None),
-            micro=sum((price or 0) * count * unit for price, count in chosen) * 1_000_000,
+            micro=sum(
+                (price * 1_000_000 or 1) * count * unit
+                for price, count in chosen
+                if price is not None
+            ),
             blocks=len(chosen),
         )
         spread = [0] * len(fleet)
@@ -248,8 +252,12 @@ def test_several_roles_share_what_a_node_has(build, fleet, pods, loaders, span, 
             tier=max(fleet[at].tier for at in used),
             clusters=len(used),
             unknown=sum(w + d for (_, _, price), (w, d) in taken if price is None),
-            # Priced by the accelerator: a pod without one costs nothing.
-            micro=sum((price or 0) * w for (_, _, price), (w, _) in taken) * 1_000_000,
+            # Priced by the accelerator: a pod without one costs next to nothing.
+            micro=sum(
+                (price * 1_000_000 or 1) * w + d
+                for (_, _, price), (w, d) in taken
+                if price is not None
+            ),
             blocks=len(used),
         )
         best = objective if best is None else min(best, objective)

@@ -75,6 +75,25 @@ def test_without_accelerators_the_dominant_share_counts(build):
     assert price.micro == 2_000_000
 
 
+def test_a_pod_that_asks_for_nothing_pays_for_its_place_among_the_nodes_pods(build):
+    shape = (("pods", 110),)
+    price = build.prices(offer("11")).of_pod(
+        "east", room(shape=shape), (("pods", 1),), spot="Never"
+    )
+    assert price.micro == 100_000
+
+
+def test_what_is_paid_by_the_accelerator_is_dearer_than_what_is_owned_even_without_any(build):
+    """Else the name would decide whether a pod without accelerators goes to the cloud."""
+    request, shape = (("cpu", 1000), ("pods", 1)), (("cpu", 192_000), ("pods", 110))
+    for one, micro in (
+        (offer("1.90", per="Accelerator"), 1),
+        (offer(billing="Owned", per="Accelerator"), 0),
+    ):
+        prices = build.prices(one)
+        assert prices.of_pod("east", room(shape=shape), request, spot="Never").micro == micro
+
+
 @pytest.mark.parametrize("spot", ["Never", "Allowed"])
 def test_spot_nodes_are_used_only_where_spot_is_allowed(build, spot):
     prices = build.prices(offer("8"), offer("4", billing="Spot"))
