@@ -1,7 +1,7 @@
 """Names in policies that mean nothing in this fleet: clusters, kinds of accelerator, networks.
 
 They are no faults: a book may be written before its cluster joins. But a price for `idc_a`, or for
-`H200` where nodes say `h200`, is one that nothing ever finds, so whoever writes it is told, with the
+`H200` where nodes say `h200`, is one that nothing ever finds: whoever writes it is told, with the
 name that was perhaps meant. Pure; `fleet.gateway.mentions` puts it before the store.
 """
 

@@ -321,6 +321,9 @@ def what_to_try(kubeconfig: Path, *, kubectl: bool) -> str:
             f"Try:  export KUBECONFIG={file}",
             "      kubectl get pods -A        kubectl get clusters",
             f"      kubectl -n {NAMESPACE} get jobs,placements",
+            f"      kubectl -n {NAMESPACE} run web --image=none --restart=Never --command -- "
+            "sh -c 'echo hello; sleep 600'",
+            f"      kubectl -n {NAMESPACE} logs web",
         ]
     else:
         lines = [

@@ -1,0 +1,95 @@
+"""What README, examples and the demo say to try works: over embedded members, with processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fleet import app
+from fleet.gateway.config import Config
+from fleet.testbed.demo.objects import NAMESPACE
+from fleet.testbed.demo.story import what_to_try
+from fleet.testbed.embedded import EmbeddedCluster
+from fleet.testbed.shape import ACCELERATOR, NodeShape
+
+ROOT = Path(__file__).parents[3]
+CLUSTERS = "/apis/fleet.dev/v1alpha1/clusters"
+POLICIES = "/apis/fleet.dev/v1alpha1/namespaces/{}/placementpolicies"
+
+
+@pytest.fixture
+async def gateway(tmp_path):
+    """A gateway over two members of one plane, with four accelerators and with two."""
+    config = Config(
+        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
+        log_level="error",
+    )  # fmt: skip
+    async with contextlib.AsyncExitStack() as stack:
+        members = []
+        for name, nodes in (("idc-a", 2), ("idc-b", 1)):
+            shape = NodeShape(count=nodes, capacity={"cpu": "4", ACCELERATOR: "2"})
+            members.append(await stack.enter_async_context(EmbeddedCluster(name, nodes=[shape])))
+        ready = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
+        try:
+            made = await ready
+            for member in members:
+                await made.members.join(member.name, member.kubeconfig.read_bytes())
+            yield made
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+
+async def test_the_example_of_a_gang_runs_in_two_clusters(gateway, over_tls):
+    policy, job = yaml.safe_load_all((ROOT / "examples" / "gang.yaml").read_text())
+    async with over_tls(gateway.kubeconfig, namespace="research") as door:
+        headers = {"content-type": "application/merge-patch+json"}
+        for member in ("idc-a", "idc-b"):
+            spec = {"spec": {"networks": {"parameterPlane": "roce-1"}}}
+            await door.call("PATCH", f"{CLUSTERS}/{member}", spec, headers=headers)
+        await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": "research"}})
+        await door.call("POST", POLICIES.format("research"), policy)
+        await door.create("jobs", job)
+        pods = await door.until("pods", lambda found: len(found) == 6 and all(map(_is_over, found)))
+        names = {each["metadata"]["name"] for each in pods}
+        assert {name.rpartition(".")[2] for name in names} == {"idc-a", "idc-b"}
+        said = sorted([await door.logs(name) for name in names])
+        assert said == [f"rank {rank} of 6\n" for rank in range(6)]
+
+
+def _is_over(pod):
+    return pod["status"].get("phase") == "Succeeded"
+
+
+def suggestions():
+    """The `kubectl run` of the README and that of `scripts/demo --keep`, as words."""
+    demo = what_to_try(Path("/k"), kubectl=True)
+    readme = (ROOT / "README.md").read_text()
+    for where, text in (("demo", demo), ("README", readme)):
+        for line in re.findall(r"^ *(kubectl .*\brun .*--command -- .*)$", text, re.MULTILINE):
+            yield pytest.param(shlex.split(line), id=where)
+
+
+def test_both_suggest_a_pod():
+    assert [each.id for each in suggestions()] == ["demo", "README"]
+
+
+@pytest.mark.parametrize("words", list(suggestions()))
+async def test_the_pod_that_is_suggested_runs(gateway, over_tls, pod, words):
+    options, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    assert options[options.index("-n") + 1] == NAMESPACE
+    name = options[options.index("run") + 1]
+    async with over_tls(gateway.kubeconfig, namespace=NAMESPACE) as door:
+        await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        await door.create("pods", pod(name, *command))
+        await door.until_one("pods", name, lambda each: each["status"].get("phase") == "Running")
+        await door.delete("pods", name, gracePeriodSeconds=1)
+        await door.until_gone("pods")
