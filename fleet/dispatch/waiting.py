@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _SETTLE_S: Final = 0.1  # news comes in crowds
+_OFTEN: Final = frozenset({"QuotaExceeded"})
+"""Reasons whose message changes with whatever starts or ends: one Event is enough."""
 _AFTER_TROUBLE_S: Final = 10.0
 _AFTER_FAULT_S: Final = 60.0
 
@@ -242,7 +244,8 @@ class Waiting:
         if changed == stored:
             return
         await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)
-        if after.waiting and (after.reason, after.message) != (before.reason, before.message):
+        told = (before.reason, before.message if after.reason not in _OFTEN else after.message)
+        if after.waiting and (after.reason, after.message) != told:
             await self._chronicle.tell(workload.obj, "Warning", after.reason, after.message)
 
 

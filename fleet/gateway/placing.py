@@ -8,6 +8,7 @@ read a thousand times; what is gone from the store is gone from here with the ne
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 from datetime import timedelta
@@ -59,6 +60,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
+_AT_ONCE: Final = 32
 PRIORITY_CLASSES: Final = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
 NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 
@@ -86,6 +88,8 @@ class Placing:
         self._lease = timedelta(seconds=lease_s)
         self._extensions = extensions
         self._read: dict[tuple[str, str], _Read] = {}
+        self._by_uid: dict[str, _Read] = {}
+        """The same, by UID of the workload."""
         self._rooms = Rooms()
         self.engine = Engine(Tree(), self._rooms, rules=rules)
         self.claims = Claims({}, {})
@@ -108,7 +112,9 @@ class Placing:
         self._take_in()
         self._take_quotas()
         asked: dict[str, _Asked] = {}
-        for question in questions:
+        for at, question in enumerate(questions):
+            if at % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)  # leases are renewed meanwhile
             try:
                 found = self._asked(question, fleet, now)
             except Invalid as error:
@@ -208,23 +214,26 @@ class Placing:
         refusal = self._rooms.refusals.get(each.uid)
         if why.reason in ("Capacity", "NoSuchCapacity") and refusal is not None:
             return refusal
-        victims = [uid for uid, run in self.engine.running().items() if run.leaving_for == each.uid]
+        victims = []
+        if why.reason == "Evicting":
+            running = self.engine.running().items()
+            victims = [uid for uid, run in running if run.leaving_for == each.uid]
         message = because(
             why, each.item, self.engine.book, name=self._name, victims=victims
         )  # fmt: skip
         return Held(each.asked.demand, reason_of(why), message)
 
     def _name(self, uid: str) -> str:
-        read = self._by_uid().get(uid)
+        read = self._by_uid.get(uid)
         if read is None:
             return uid
         told = read.told
         return f"{told['kind'].lower()} {read.placement.namespace}/{told['name']}"
 
     def _evict(self, uid: str) -> Evict:
-        read = self._by_uid()[uid]
+        read = self._by_uid[uid]
         run = self.engine.running()[uid]
-        other = self._by_uid()[run.leaving_for]
+        other = self._by_uid[run.leaving_for]
         told: Object = {
             "kind": other.told["kind"],
             "namespace": other.placement.namespace,
@@ -232,9 +241,6 @@ class Placing:
             "uid": run.leaving_for,
         }
         return Evict(read.placement.key, uid, told)
-
-    def _by_uid(self) -> dict[str, _Read]:
-        return {str(each.told.get("uid", "")): each for each in self._read.values()}
 
     # -- what there is
 
@@ -250,7 +256,7 @@ class Placing:
             for uid, each in asked.items()
         }
         holding = {}
-        for uid, read in self._by_uid().items():
+        for uid, read in self._by_uid.items():
             held = read.standing(now_s) if uid not in waiting else None
             if held is not None and read.wish is not None:
                 item = self._item(uid, read, read.wish, fleet)
@@ -307,7 +313,7 @@ class Placing:
             quota=self.claims.quota.get(read.placement.namespace, ""),
             priority=read.urgency.value(fleet) if read.urgency is not None else 0,
             sequence=self._sequences[uid],
-            requests=wish.whole,
+            requests=read.whole,
             shape=uid,
             pods=sum(wish.pods.values()),
             preempts=read.urgency is not None and read.urgency.preempts(fleet),
@@ -355,7 +361,7 @@ class Placing:
         before, self._read = self._read, {}
         for entry in self._store.collection(PLACEMENT.resource).snapshot().entries():
             self._read[entry.key] = self._reading(entry, before.get(entry.key))
-        uids = self._by_uid()
+        uids = self._by_uid = {str(e.told.get("uid", "")): e for e in self._read.values()}
         self._sequences = {uid: n for uid, n in self._sequences.items() if uid in uids}
         self._number(
             [
@@ -436,19 +442,42 @@ class _Asked(NamedTuple):
         return Answered(self.question, answer)
 
 
-class _Read(NamedTuple):
+class _Read:
     """What a Placement says as long as it and its workload are these entries."""
 
-    placement: Entry
-    workload: Entry | None
-    told: Object
-    status: Object
-    promises: Ledger
-    wish: Wish | None
-    urgency: Urgency | None
+    __slots__ = (
+        "_standing", "placement", "promises", "status", "told", "urgency", "whole", "wish",
+        "workload",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        placement: Entry,
+        workload: Entry | None,
+        told: Object,
+        status: Object,
+        promises: Ledger,
+        wish: Wish | None,
+        urgency: Urgency | None,
+    ) -> None:
+        self.placement = placement
+        self.workload = workload
+        self.told = told
+        self.status = status
+        self.promises = promises
+        self.wish = wish
+        self.urgency = urgency
+        self.whole = wish.whole if wish is not None else {}
+        self._standing = self._standing_at(0.0)
 
     def standing(self, now: float) -> Standing | None:
-        return standing.standing_of(self.status, self.wish, now=now) if self.wish else None
+        """Time changes nothing but what is still to be gone."""
+        return self._standing_at(now) if self.status.get("owed") else self._standing
+
+    def _standing_at(self, now: float) -> Standing | None:
+        if self.wish is None:
+            return None
+        return standing.standing_of(self.status, self.wish, now=now)
 
 
 def _row(gvr: GroupVersionResource) -> Resource:
