@@ -216,6 +216,8 @@ class Waiting:
         else:
             reason = _placed_reason(answer.status) or "NoRoom"
             after = replace(after, reason=reason, message=told.message)
+            if answer.final:
+                after = after.with_phase("Failed", now, reason=reason, message=told.message)
         await self._write(workload, placement, before, after, answer.spec, answer.status)
 
     async def _refuse(
@@ -242,7 +244,10 @@ class Waiting:
         if changed == stored:
             return
         await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)
-        if after.waiting and (after.reason, after.message) != (before.reason, before.message):
+        if (after.waiting or after.ended) and (after.reason, after.message) != (
+            before.reason,
+            before.message,
+        ):
             await self._chronicle.tell(workload.obj, "Warning", after.reason, after.message)
 
 
