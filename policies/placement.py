@@ -95,6 +95,9 @@ class Shard(Model):
     started_at: Time | None = setting(None, "When all its pods ran.")
     finished_at: Time | None = setting(None, "When it ended.")
     lost_at: Time | None = setting(None, "When its cluster was last heard of.")
+    leased_until: Time | None = setting(
+        None, "While its cluster is silent: when its lease there is over at the latest."
+    )
 
 
 class Debt(Model):

@@ -111,7 +111,7 @@ class Objective(Model):
     budget: Budget | None = setting(
         None,
         "What all workloads under this policy may cost together; absent means only what their "
-        f"quota may. {LATER}",
+        "quota may.",
     )
     spot: Literal["Never", "Allowed", "Preferred"] = setting(
         "Never",

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _SOURCE: Final = "fleet-dispatch"
+LEFT: Final = "MemberLeft"
 _TROUBLE: Final = frozenset({"Lost", "Failed", "Evicted"})
 
 
@@ -102,11 +103,13 @@ def happenings(
     before: Record, after: Record, *, what: str = "Job"
 ) -> Iterator[tuple[str, str, str]]:
     """(type, reason, message) of what happened between two records."""
-    earlier = {(each.cluster, each.generation): each.state for each in before.shards}
+    earlier = {(each.cluster, each.generation): each for each in before.shards}
     for shard in after.shards:
         was = earlier.get((shard.cluster, shard.generation))
-        if shard.state != was and shard.state in _TROUBLE and shard.message:
+        if (was is None or shard.state != was.state) and shard.state in _TROUBLE and shard.message:
             yield "Warning", f"Shard{shard.state}", shard.message
+        elif shard.reason == LEFT and (was is None or was.reason != LEFT):
+            yield "Warning", LEFT, shard.message
     if before.phase == after.phase:
         return
     where = ", ".join(f"{shard.count} in {shard.cluster}" for shard in after.shards)

@@ -185,7 +185,7 @@ class _Pass:
         record = self._discharge(self.s.record)
         if ask.deleting:
             record = self._owe(record, record.shards, ORPHANED if ask.orphaned else "Deleted")
-            return self._decision(record, gone=not record.owed)
+            return self._decision(self._say_it_leaves(record), gone=not record.owed)
         if record.ended:
             return self._decision(self._wind_down(record))
         if ask.suspended:
@@ -230,7 +230,7 @@ class _Pass:
             if sight.absent or sight.foreign:
                 continue
             fenced = debt.fenced_at is None or debt.fenced_at <= self.now
-            if not sight.member and fenced:
+            if not sight.member and (fenced or self.s.ask.deleting):
                 continue  # forced out of the fleet: cleaned up if it ever comes back
             if not fenced and debt.fenced_at is not None:
                 self._again.append(debt.fenced_at)
@@ -281,7 +281,17 @@ class _Pass:
         )
 
     def _fence(self, shard: Shard) -> float:
-        return self._sight(shard).leased_until + self.s.timing.margin_s
+        until = shard.leased_until
+        if until is None:
+            until = self._sight(shard).leased_until
+        return until + self.s.timing.margin_s
+
+    def _say_it_leaves(self, record: Record) -> Record:
+        if record.ended or not record.owed:
+            return record
+        where = ", ".join(sorted({debt.cluster for debt in record.owed}))
+        message = f"is being deleted; not seen gone yet from {where}"
+        return record.with_phase(record.phase, self.now, reason="Deleted", message=message)
 
     # -- the end
 
@@ -346,7 +356,7 @@ class _Pass:
         if view is None:
             return self._missing(record, shard, sight)
         if shard.lost_at is not None:
-            shard = replace(shard, lost_at=None, reason="", message="")
+            shard = replace(shard, lost_at=None, leased_until=None, reason="", message="")
             record = record.with_shards([shard])
         if view.deleting and not self.s.ask.moves:
             self._taken_s = view.grace_s or 0
@@ -363,8 +373,9 @@ class _Pass:
         return record
 
     def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:
-        if shard.lost_at is None:
-            shard = replace(shard, lost_at=self.now, reason="Unreachable", message=_silence(sight))
+        silent = self._noted_silent(shard, sight)
+        if silent != shard:
+            shard = silent
             record = record.with_shards([shard])
         if record.fencing != "Controller":
             return record
@@ -373,8 +384,21 @@ class _Pass:
             self._again.append(over)
             return record
         message = f"{shard.cluster} was not heard of for longer than its lease"
+        if not sight.member:
+            message = f"{_silence(sight)}, and its lease is over"
         lost = replace(shard, state="Lost", reason="LeaseOver", message=message)
         return self._retire(record, lost, failures=0)
+
+    def _noted_silent(self, shard: Shard, sight: Sight) -> Shard:
+        """Since when, why, and until when it may run: no renewal goes out before this is taken
+        back, so that a gateway that starts anew need not wait for a whole lease again."""
+        reason = "Unreachable" if sight.member else "MemberLeft"
+        if shard.lost_at is None or shard.reason != reason:
+            lost_at = self.now if shard.lost_at is None else shard.lost_at
+            shard = replace(shard, lost_at=lost_at, reason=reason, message=_silence(sight))
+        if shard.leased_until is None and self.s.ask.lapses:
+            shard = replace(shard, leased_until=math.ceil(sight.leased_until))
+        return shard
 
     def _missing(self, record: Record, shard: Shard, sight: Sight) -> Record:
         if not self.s.ask.moves:

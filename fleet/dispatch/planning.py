@@ -42,12 +42,14 @@ class Answer:
 
     `placed` says whether there is a plan: the status then has a higher generation, and its shards
     cover every rank. `offsets` is whether its program can add an offset to a local index.
-    `retry_after_s` is when to ask again if nothing changes before.
+    `retry_after_s` is when to ask again if nothing changes before. `final` is whether it is
+    refused, and not to wait.
     """
 
     spec: Object
     status: Object
     placed: bool
+    final: bool = False
     lease_s: float = 300.0
     fencing: Fencing = "Controller"
     offsets: bool = False

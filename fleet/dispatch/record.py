@@ -51,6 +51,8 @@ class Shard:
     started_at: float | None = None
     finished_at: float | None = None
     lost_at: float | None = None
+    leased_until: float | None = None
+    """Of a shard whose cluster is silent: when its lease there is over at the latest."""
     planned: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -209,6 +211,7 @@ _TIMES: Final = {
     "startedAt": "started_at",
     "finishedAt": "finished_at",
     "lostAt": "lost_at",
+    "leasedUntil": "leased_until",
 }
 _OURS: Final = frozenset({"cluster", "index", "generation", "state", "reason", "message", *_TIMES})
 

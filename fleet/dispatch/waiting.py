@@ -218,6 +218,8 @@ class Waiting:
         else:
             reason = _placed_reason(answer.status) or "NoRoom"
             after = replace(after, reason=reason, message=told.message)
+            if answer.final:
+                after = after.with_phase("Failed", now, reason=reason, message=told.message)
         await self._write(workload, placement, before, after, answer.spec, answer.status)
 
     async def _refuse(
@@ -245,7 +247,7 @@ class Waiting:
             return
         await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)
         told = (before.reason, before.message if after.reason not in _OFTEN else after.message)
-        if after.waiting and (after.reason, after.message) != told:
+        if (after.waiting or after.ended) and (after.reason, after.message) != told:
             await self._chronicle.tell(workload.obj, "Warning", after.reason, after.message)
 
 

@@ -181,6 +181,7 @@ class Assembly:
     ) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
+        bills = Bills(store, now=self._now, uid=self._uid)
         placing = Placing(
             store,
             self._books,
@@ -188,6 +189,7 @@ class Assembly:
             clock=self._clock,
             lease_s=lease_s,
             extensions=self._extensions,
+            ceilings=bills.ceilings,
         )
         self.quotas = Quotas(store, placing, now=self._now)
         plan = Plan(store, self.own, placing)
@@ -198,7 +200,7 @@ class Assembly:
             self.world,
             parts=parts,
             planner=placing,
-            bill=Bills(store, now=self._now, uid=self._uid),
+            bill=bills,
             fleet=fleet,
             uid=self._uid,
             now=lambda: self._now().timestamp(),

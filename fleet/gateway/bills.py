@@ -15,10 +15,13 @@ from fleet.errors import AlreadyExists, Conflict, StoreError
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.cost import months
+from fleet.scheduling.cost.ceilings import NO_CEILINGS, Ceilings
 from fleet.scheduling.cost.intervals import carried, month_of
+from fleet.scheduling.cost.showback import account_of, spending
+from fleet.scheduling.selection import policy_of
 from fleet.store.objects import MODIFIED_MEANWHILE
-from policies import FLEET_QUOTA, PLACEMENT
-from policies.quota_tree import claims_of
+from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
+from policies.quota_tree import claims_of, specs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
+    from policies.quota_tree import Claims
 
 Object = dict[str, Any]
 
@@ -87,6 +91,29 @@ class Bills:
                 f"what Placement {what} cost cannot be kept: one of the ConfigMaps {named}, or the "
                 f"Placement, cannot be read ({error}); mend it, or delete that ConfigMap"
             ) from error
+
+    def ceilings(self, claims: Claims) -> Ceilings:
+        """What was spent this month and is to come, and what may be. Nothing is read where nobody
+        has a budget."""
+        specs = specs_of(self._all(FLEET_QUOTA.resource))
+        budgets = {name: spec.budget for name, spec in specs.items() if spec.budget is not None}
+        policies = (policy_of(each).spec for each in self._all(PLACEMENT_POLICY.resource))
+        if not budgets and not any(each.objective.budget for each in policies):
+            return NO_CEILINGS
+        now = self._now()
+        accounts = [
+            account_of(each, now=now, quotas=claims.quota, promised=True)
+            for each in self._all(PLACEMENT.resource)
+        ]
+        month = self._entries().get(month_of(now))
+        past = months.read(month.parse()) if month is not None else ()
+        return Ceilings(
+            by_policy=spending(accounts, past, by="policy", now=now),
+            by_quota=spending(accounts, past, by="team", now=now),
+            budgets=budgets,
+            parents={name: spec.parent for name, spec in specs.items() if spec.parent},
+            quota_of=claims.quota,
+        )
 
     async def _forget(self) -> None:
         """Drop the UIDs of Placements that are gone: nobody will bring them again."""

@@ -20,6 +20,7 @@ from fleet.gateway import queue_metrics as metrics
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling import standing
+from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.extension import NONE
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.planning import Question
     from fleet.gateway.books import Books
     from fleet.kube.resources import Resource
+    from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.foretelling import Prospect
@@ -78,15 +80,18 @@ class Placing:
         lease_s: float,
         rules: Rules | None = None,
         extensions: Extensions = NONE,
+        ceilings: Callable[[Claims], Ceilings] = lambda claims: NO_CEILINGS,
     ) -> None:
         """`clock` is the one that the books date capacity with; `lease_s` is the lease of
-        workloads whose policy says nothing else; `extensions` have a say in every decision."""
+        workloads whose policy says nothing else; `extensions` have a say in every decision;
+        `ceilings` says what may be spent, by which quota counts which namespace."""
         self._store = store
         self._books = books
         self._now = now
         self._clock = clock
         self._lease = timedelta(seconds=lease_s)
         self._extensions = extensions
+        self._ceilings = ceilings
         self._read: dict[tuple[str, str], _Read] = {}
         self._by_uid: dict[str, _Read] = {}
         """The same, by UID of the workload."""
@@ -271,6 +276,7 @@ class Placing:
             now,
             self._clock(),
             self._books.taken_by,
+            self._ceilings(self.claims),
         )
 
     def _asked(self, question: Question, fleet: Fleet, now: datetime) -> _Asked | None:
@@ -434,6 +440,7 @@ class _Asked(NamedTuple):
             spec=decided.spec,
             status=decided.status,
             placed=decided.placed,
+            final=decided.final,
             lease_s=rules.failover.tolerate.total_seconds(),
             fencing=rules.failover.fencing,
             offsets=rules.gang.index_mode == "Offset",

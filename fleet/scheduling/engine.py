@@ -136,6 +136,13 @@ class Engine:
         self._earmarked = self.earmarks() | self._earmarked
         self._state.change_tree(tree)
 
+    def lend(self, node: str, lent: Mapping[Key, int]) -> None:
+        """What of a node's is on loan, of which it lends by loans only (`Share.lent`)."""
+        changed = [self._state.book.lend(node, key, amount) for key, amount in lent.items()]
+        if any(changed):
+            self._state.root(node).marks.changed()
+            self._state.stir(node)
+
     def capacity_changed(self) -> None:
         """Members have more or less than before, or another search may find what one did not."""
         self._state.stir_capacity(changed=True)
@@ -203,6 +210,8 @@ class Engine:
             )
         for (node, source), charge in state.book.unmanaged.items():
             other.set_unmanaged(node, source, dict(charge.amounts))
+        for (node, key), amount in state.book.lent.items():
+            other.book.lend(node, key, amount)
         other.book.lose_again(state.book)
         earmarks = self.earmarks()
         for item, _ in self.waiting():
@@ -239,12 +248,19 @@ class Engine:
         """
         state = self._state
         line = state.lines.of.get(uid)
-        if line is None or blocked(line.asked) is not None:
+        if line is None:
             return None
         item, root = line.items[uid], state.root(line.node)
-        if uid in root.marks.by_uid:
+        own = root.marks.by_uid.get(uid)
+        if own is not None and own.preempts:
             return None
-        charged = state.admit(root, item, placed, line.asked, [], now)
+        held = own.holding if own is not None else ()
+        apply(held, -1)
+        if blocked(line.asked) is not None:
+            apply(held)
+            return None
+        lifted = [own] if own is not None else []
+        charged = state.admit(root, item, placed, line.asked, lifted, now)
         return Admit(charged, placed, charged.requests)
 
     def next_s(self) -> float | None:

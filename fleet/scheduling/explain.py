@@ -25,6 +25,7 @@ _SINCE: Final = {
     "Evicted": "finishedAt",
     "Lost": "lostAt",
 }
+_OVER: Final = frozenset({"Succeeded", "Failed", "Evicted", "Lost"})
 # Reasons that speak of a moment: what was free, in order or open when it was decided.
 _PASSING: Final = frozenset(
     {
@@ -60,6 +61,9 @@ def explained(
     verdicts: Sequence[Object] = status.get("clusters") or ()
     present = None if clusters is None else {each["metadata"]["name"]: each for each in clusters}
     rows = [_shard_row(shard, cost) for shard in shards]
+    owed = [each for each in status.get("owed") or () if each["cluster"] not in used]
+    rows += [_owed_row(each, present) for each in owed]
+    used.update(each["cluster"] for each in owed)
     rows += [
         _other_row(each, _changed(each, present), placed=bool(shards))
         for each in verdicts
@@ -84,7 +88,8 @@ def explained(
     lines += _aligned(rows)
     if len(shards) > 1 and (why := status.get("whySeveral")):
         lines.append(f"  why {_count(len(shards))} clusters: {why}")
-    lines += _cost(cost)
+    over = bool(shards or owed) and all(map(_is_over, shards))
+    lines += _cost(cost, over=over)
     return lines
 
 
@@ -189,6 +194,16 @@ def _ranks(intervals: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(texts)
 
 
+def _owed_row(
+    debt: Mapping[str, Any], present: Mapping[str, Mapping[str, Any]] | None
+) -> tuple[str, ...]:
+    """What the workload had there and has to be gone."""
+    cluster = debt["cluster"]
+    left = present is not None and cluster not in present
+    why = "the cluster has left the fleet" if left else "not seen gone yet"
+    return cluster, "no rank any more", "leaving", f"{debt['shard']}: {why}"
+
+
 def _other_row(cluster: Mapping[str, Any], changed: str | None, *, placed: bool) -> tuple[str, ...]:
     reason = cluster.get("reason", "")
     short = reason in ("TooSmall", "NetworkTooSmall")
@@ -205,8 +220,12 @@ def _other_row(cluster: Mapping[str, Any], changed: str | None, *, placed: bool)
     return cluster["name"], told, why
 
 
-def _cost(cost: Mapping[str, Any]) -> Iterator[str]:
+def _cost(cost: Mapping[str, Any], *, over: bool) -> Iterator[str]:
     if not cost:
+        return
+    if over:
+        if amount := cost.get("perHour"):
+            yield f"  cost     nothing now; was {_price(amount, cost)}"
         return
     text = f"{_price(cost.get('perHour'), cost)} now"
     if unknown := cost.get("unknown"):
@@ -215,6 +234,11 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[str]:
         price = _price(cost.get("nextBestPerHour"), cost)
         text += f"; the next best single cluster would be {best} at {price}"
     yield f"  cost     {text}"
+
+
+def _is_over(shard: Mapping[str, Any]) -> bool:
+    """Whether it costs nothing more: it has ended, or its cluster has left the fleet."""
+    return shard.get("state") in _OVER or shard.get("reason") == "MemberLeft"
 
 
 def _price(amount: str | None, cost: Mapping[str, Any]) -> str:

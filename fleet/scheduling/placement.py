@@ -127,6 +127,10 @@ class Refusal:
     """When the next tier is tried, if nothing else changes before."""
     impossible: bool = False
     """Whether the clusters that come into question could not hold it even if they were empty."""
+    reason: str = ""
+    """What is in its way, where that is no want of room."""
+    final: bool = False
+    """Whether it is not to wait."""
 
 
 def place(

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.errors import Cause, Invalid
+from fleet.scheduling.cost.ceilings import NO_CEILINGS, afforded
 from fleet.scheduling.demand import demand_of, pod_kinds_of, template_of, workload_of
 from fleet.scheduling.extension import NONE
 from fleet.scheduling.ledger import Ledger
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from fleet.scheduling.clusters import Cluster
+    from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.selection import Policy
@@ -59,6 +61,8 @@ class Fleet:
     lease: timedelta = _DEFAULT_LEASE
     """Of workloads whose policy leaves it at the default."""
     extensions: Extensions = NONE
+    ceilings: Ceilings = NO_CEILINGS
+    """What may still be spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,11 @@ class Decided:
     @property
     def placed(self) -> bool:
         return isinstance(self.decision, Plan)
+
+    @property
+    def final(self) -> bool:
+        """Whether it is refused, and not to wait."""
+        return isinstance(self.decision, Refusal) and self.decision.final
 
     @property
     def retry_after_s(self) -> float | None:
@@ -124,10 +133,31 @@ class Asked:
             tuple(sorted(_ran_in(self.before))),
         )
 
+    @property
+    def policy_name(self) -> str:
+        """As bills have it."""
+        return f"{self.policy.namespace}/{self.policy.name}"
+
     def choose(
+        self,
+        clusters: Iterable[Cluster],
+        prices: Prices,
+        ceilings: Ceilings,
+        *,
+        now: datetime,
+        now_s: float,
+    ) -> Plan | Refusal:
+        """Where it goes, over clusters that have deducted what is promised to others, if budgets
+        let it."""
+        decision = self._place(clusters, prices, now=now, now_s=now_s)
+        if isinstance(decision, Refusal):
+            return decision
+        budget = self.policy.spec.objective.budget
+        return afforded(decision, ceilings, policy=self.policy_name, budget=budget, now=now)
+
+    def _place(
         self, clusters: Iterable[Cluster], prices: Prices, *, now: datetime, now_s: float
     ) -> Plan | Refusal:
-        """Where it goes, over clusters that have deducted what is promised to others."""
         there = _barred(clusters, self.barred)
         waited_s = max(0.0, (now - self.queued_at).total_seconds())
         if self.running is not None:
@@ -211,7 +241,7 @@ def decide(
     )
     ledger = promises.release(asked.demand.workload.uid)
     decision = asked.choose(
-        ledger.deducted(fleet.clusters), fleet.prices, now=now, now_s=now_s
+        ledger.deducted(fleet.clusters), fleet.prices, fleet.ceilings, now=now, now_s=now_s
     )  # fmt: skip
     return asked.decided(decision, fleet.prices, now=now)
 
@@ -226,6 +256,8 @@ def counted_in(decided: Decided, quota: str, now: datetime) -> Object:
     if isinstance(decision, Plan):
         told = "True", "QuotaReserved", f"counted in quota {quota}"
     elif isinstance(decision, Held):
+        told = "False", decision.reason, decision.message
+    elif decision.reason:
         told = "False", decision.reason, decision.message
     else:
         told = "False", "NoRoom", "what has no room holds no quota"

@@ -33,7 +33,7 @@ PLACED: Final = "Placed"
 COUNTED: Final = "QuotaReserved"
 _NOTES: Final = (
     "state", "reason", "message", "heldAt", "holdExpiresAt", "committedAt", "startedAt",
-    "finishedAt", "lostAt",
+    "finishedAt", "lostAt", "leasedUntil",
 )  # fmt: skip
 # What every decision says anew; the rest of a status is `fleet.dispatch`'s and stays.
 _RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "cost")
@@ -220,7 +220,7 @@ def _shard(shard: Shard, noted: Mapping[str, Any] | None) -> Object:
 def _reason(decision: Refusal | Held) -> str:
     if isinstance(decision, Held):
         return decision.reason
-    return "Impossible" if decision.impossible else "NoRoom"
+    return decision.reason or ("Impossible" if decision.impossible else "NoRoom")
 
 
 def _verdicts(decision: Plan | Refusal | Held, before: Mapping[str, Any]) -> list[Object]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fleet.scheduling.capacity import PodKind
+from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import times, total
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
+    from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.placement import Shard
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
@@ -47,6 +49,7 @@ class Picture:
         default=lambda uid: {}
     )
     """What the pods of a workload take: by cluster, by kind of pod, how many on which node."""
+    ceilings: Ceilings = NO_CEILINGS
 
 
 class Rooms:
@@ -86,9 +89,11 @@ class Rooms:
         if isinstance(decision, Refusal):
             if all(uid in self._asked for uid in without):
                 self.refusals[item.uid] = decision
-            if alike is not None:
+            if alike is not None and not decision.reason:
                 self._alike[alike] = decision
-            return Unplaced(decision.message, ever=not decision.impossible)
+            # Room that becomes free is no help against a budget: none is kept for it.
+            ever = not (decision.impossible or decision.reason)
+            return Unplaced(decision.message, ever=ever)
         return Placed(
             decision, {shard.cluster: amounts_of(shard, wish) for shard in decision.shards}
         )
@@ -115,7 +120,24 @@ class Rooms:
         """Where it goes, `without` what runs of others."""
         picture = self._now
         clusters = self._view | self._freed(without) if without else self._view
-        return asked.choose(clusters.values(), picture.prices, now=picture.now, now_s=picture.now_s)
+        return asked.choose(
+            clusters.values(),
+            picture.prices,
+            self._ceilings(asked.demand.workload.uid),
+            now=picture.now,
+            now_s=picture.now_s,
+        )
+
+    def _ceilings(self, uid: str) -> Ceilings:
+        """With what was accepted in this round for others."""
+        found = self._now.ceilings
+        if found is NO_CEILINGS:
+            return found
+        for other, plan in self._taken.items():
+            if other != uid and other in self._asked:
+                asked, _ = self._asked[other]
+                found = found.after(plan, policy=asked.policy_name, now=self._now.now)
+        return found
 
     def reserve(self, uid: str, plan: Plan) -> None:
         """Deduct a plan."""

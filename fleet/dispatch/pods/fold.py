@@ -27,6 +27,7 @@ ENDED: Final = ("Succeeded", "Failed")
 REACHABLE: Final = "fleet.dev/Reachable"
 """A condition: whether the Pod's cluster answers. Only there while it does not."""
 _SCHEDULED: Final = "PodScheduled"
+_LEFT: Final = "MemberLeft"
 _OBSERVED: Final = "observedGeneration"
 
 
@@ -85,9 +86,25 @@ def _observe(status: Object, obj: Object, pod: Object) -> None:
 
 
 def _silent(obj: Object, sight: Sight, why: str, *, now: float) -> Object:
-    reason = "Unreachable" if sight.member else "MemberLeft"
+    if not sight.member:
+        return _left(obj, sight, now=now)
     message = why or f"{sight.cluster} does not answer"
-    return _with_condition(obj, REACHABLE, reason, f"{message}; shown as it was last", now=now)
+    message += "; shown as it was last"
+    return _with_condition(obj, REACHABLE, "Unreachable", message, now=now)
+
+
+def _left(obj: Object, sight: Sight, *, now: float) -> Object:
+    """Lost to the fleet until its cluster is a member again: `kubectl get` prints the reason as its
+    status, and nothing takes it for ready."""
+    message = f"{sight.cluster} is no member of the fleet any more: what became of it is not known"
+    obj = _with_condition(obj, REACHABLE, _LEFT, message, now=now)
+    for kind in ("Ready", "ContainersReady"):
+        obj = _with_condition(obj, kind, _LEFT, message, now=now)
+    status = {**obj["status"], "phase": "Unknown", "reason": _LEFT, "message": message}
+    for field in ("containerStatuses", "initContainerStatuses"):
+        if listed := status.get(field):
+            status[field] = [{**each, "ready": False} for each in listed]
+    return {**obj, "status": status}
 
 
 def _ended(obj: Object, record: Record) -> Object:

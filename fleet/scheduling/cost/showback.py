@@ -34,6 +34,7 @@ By = Literal["workload", "team", "policy", "namespace", "cluster"]
 NO_TEAM: Final = "(no quota)"
 NO_POLICY: Final = "(no policy)"
 GONE: Final = "(deleted)"
+_TO_COME: Final = frozenset({"Planned", "Holding", "Held"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,18 @@ class Row:
 
 
 def account_of(
-    placement: Object, *, now: datetime, quotas: Mapping[str, str] | None = None
+    placement: Object,
+    *,
+    now: datetime,
+    quotas: Mapping[str, str] | None = None,
+    promised: bool = False,
 ) -> Account:
     """What a Placement costs at `now`. `quotas` says which FleetQuota counts a namespace, for
-    Placements that do not say it themselves."""
+    Placements that do not say it themselves. With `promised`, shards that have no nodes yet cost
+    what they will, as if they had them from now on."""
     status: Object = placement.get("status") or {}
+    if promised:
+        status = _as_promised(status, now)
     metadata, workload = placement["metadata"], placement["spec"]["workload"]
     running = tuple(each for each in intervals_of(status) if each.end is None)
     run_time = status.get("runTime")
@@ -98,6 +106,17 @@ def account_of(
         running=running,
         ends_at=ends_at,
     )
+
+
+def _as_promised(status: Object, now: datetime) -> Object:
+    text = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    shards = [
+        {"heldAt": text, "committedAt": text, **each, "state": "Holding"}
+        if each.get("state", "Planned") in _TO_COME
+        else each
+        for each in status.get("shards") or ()
+    ]
+    return {**status, "shards": shards} if shards else status
 
 
 def bill(

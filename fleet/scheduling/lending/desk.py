@@ -80,6 +80,8 @@ class Desk:
         self._members = members
         self._aging_s = aging_s
         self._since: dict[str, float] = {}
+        self._is_new = True
+        """The engine collects nothing for those that wait until it has decided once."""
         self._set(tree, terms)
 
     def change(self, tree: Tree, terms: Iterable[Terms]) -> None:
@@ -105,12 +107,14 @@ class Desk:
         """
         out: list[Decision | LoanDecision] = []
         self._drop_ended()
-        self._put_tree()
-        out += self._settle(recalled=True)
+        self._put()
+        if not self._is_new:
+            out += self._settle(recalled=True)
         out += self._call_back(now, expected or {})
         out += self._end_terms(now)
-        self._put_tree()
+        self._put()
         decided = self.engine.step(now)
+        self._is_new = False
         self._drop_ended()
         back = self._settle(recalled=False) + self._call_back(now, expected or {})
         refused = {each.uid: each.item for each in decided if _may_be_lent_to(each)}
@@ -120,7 +124,8 @@ class Desk:
         for uid in refused.keys() - self.loans.keys():
             self.engine.withdraw(uid)
         out += [each for each in decided if each.uid not in refused or each.uid not in self.loans]
-        return out + back + lent
+        # Who was lent to may be a donor too, which needs more of a spare for what it has.
+        return out + back + lent + (self._call_back(now, expected or {}) if lent else [])
 
     def on_loan(self, donor: str) -> Counter[Key]:
         found: Counter[Key] = Counter()
@@ -138,13 +143,14 @@ class Desk:
         )
         self._books = Books(self.engine, tree)
         self._alone = Book(by_loans(tree, {each.donor: {} for each in self.terms}, ever=False))
-        self._lent: dict[str, Counter[Key]] | None = None
+        self._is_new = True
+        self.engine.quota_changed(by_loans(tree, {each.donor: {} for each in self.terms}))
 
-    def _put_tree(self) -> None:
-        lent = {each.donor: self.on_loan(each.donor) for each in self.terms}
-        if lent != self._lent:
-            self._lent = lent
-            self.engine.quota_changed(by_loans(self.tree, lent))
+    def _put(self) -> None:
+        """What is on loan, into the engine's books."""
+        for donor in sorted({each.donor for each in self.terms}):
+            out = self.on_loan(donor)
+            self.engine.lend(donor, {key: out[key] for key in self._books.keys_of(donor)})
 
     def _drop_ended(self) -> None:
         """Loans of what has ended; what goes for a loan goes for nobody else."""
@@ -176,7 +182,7 @@ class Desk:
                 run = self.engine.running()[loan.uid]
                 if run.leaving_for == _mark_of(loan):
                     run.leaving_for = ""
-                self._put_tree()
+                self._put()
                 out.append(Settle(loan))
         return out
 
@@ -349,11 +355,11 @@ class Desk:
             notice_s=terms.notice_s,
         )
         self.loans[item.uid] = loan
-        self._put_tree()
+        self._put()
         admitted = self.engine.start(item.uid, placed, now)
         if admitted is None:
             del self.loans[item.uid]
-            self._put_tree()
+            self._put()
             return None
         return Lend(admitted.item, admitted.placed, admitted.requests, loan)
 

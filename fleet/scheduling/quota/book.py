@@ -36,6 +36,7 @@ class Cell:
         "flow",
         "guaranteed",
         "key",
+        "lends",
         "limit",
         "local",
         "lost",
@@ -66,8 +67,10 @@ class Cell:
         """What the node has beyond its children's guaranteed amounts."""
         self.subtree = subtree
         """What it has to distribute: guaranteed, less what nodes below keep to themselves."""
-        lends = share.lendable if share.lent is None else share.lent
-        self.local = 0 if lends is None or root else max(0, subtree - lends)
+        self.lends = None if root else share.lendable if share.lent is None else share.lent
+        self.local = 0
+        """What it keeps to itself."""
+        self.keep()
         limit = share.guaranteed if root else share.limit
         self.limit = UNLIMITED if limit is None else limit
         self.most = UNLIMITED if limit is None else limit - (share.guaranteed - subtree)
@@ -82,6 +85,9 @@ class Cell:
         """Used at the node itself, not below it."""
         self.used = 0
         self.flow = 0
+
+    def keep(self) -> None:
+        self.local = 0 if self.lends is None else max(0, self.subtree - self.lends)
 
     @property
     def free(self) -> int:
@@ -126,6 +132,8 @@ class Book:
         """Use that members were given by others: by node and source."""
         self.outside: set[str] = set()
         """Uids of charges whose node is in no tree any more."""
+        self.lent: dict[tuple[str, Key], int] = {}
+        """What is on loan of nodes that lend by loans only."""
         self._asks: dict[str, Ask] = {}
         self._paths: dict[tuple[str, Key], Path] = {}
         self._cells: dict[tuple[str, Key], Cell] = {}
@@ -142,6 +150,9 @@ class Book:
     def over(cls, tree: Tree, old: Book) -> Book:
         """The same charges over another tree. One whose node is gone counts at the next above."""
         book = cls(tree)
+        for (name, key), amount in old.lent.items():
+            if (name, key) in tree.shares and tree.shares[name, key].lent is not None:
+                book.lend(name, key, amount)
 
         def carried(charge: Charge) -> Charge:
             return Charge(
@@ -245,6 +256,27 @@ class Book:
         self._put(uid, new, asked)
         return True
 
+    def lend(self, node: str, key: Key, amount: int) -> bool:
+        """So much of the node's is on loan, of which it keeps the rest; True if that is new.
+
+        It is what the tree says the node has lent, and changes nothing that is charged or held.
+        """
+        path = self._path(node, key)
+        if path[0].lends == amount:
+            return False
+        self.lent[node, key] = amount
+        before = [(cell.subtree - cell.local, max(0, cell.flow - cell.local)) for cell in path]
+        path[0].lends = amount
+        path[0].keep()
+        for below, cell, (gave, drew) in zip(path, path[1:], before, strict=False):
+            more = below.subtree - below.local - gave
+            cell.subtree += more
+            if cell.limit < UNLIMITED:
+                cell.most += more
+            cell.flow += max(0, below.flow - below.local) - drew
+            cell.keep()
+        return True
+
     def note_earmark(self, item: Item, holding: Ask) -> None:
         """Write down what an earmark holds, which its sums say already."""
         held = tuple((path[0].key, amount) for path, amount in holding)
@@ -307,6 +339,8 @@ class Book:
     def verify(self) -> list[str]:
         """Where sums differ from what the charges, lost shards and unmanaged use add up to."""
         fresh = Book(self.tree)
+        for (name, key), amount in self.lent.items():
+            fresh.lend(name, key, amount)
         for uid, charge in self.charges.items():
             fresh._put(uid, charge)
         for (_, shard), charge in self.lost.items():

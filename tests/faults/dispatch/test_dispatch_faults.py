@@ -167,7 +167,7 @@ async def test_a_renewal_that_nobody_answered_has_perhaps_been_made(fleet):
     west.breaks_off = "PATCH"
     await fleet.until(lambda: west.cut)
     renewed_at = fleet.clock.now
-    await fleet.until(lambda: fleet.record().phase == "Lost")
+    await fleet.until(lambda: fleet.record().generation == 2)
     assert fleet.clock.now >= renewed_at + LEASE_S
     await fleet.until(lambda: fleet.record().phase == "Running")
 
@@ -235,6 +235,58 @@ async def test_a_deletion_is_owed_to_a_member_that_is_away_until_it_confirms(fle
     fleet.members["west"].cut = False
     await fleet.until(lambda: fleet.job() is None)
     assert fleet.left_over() == []
+
+
+@pytest.mark.parametrize("complete", [False, True])
+async def test_a_member_that_left_is_not_waited_for_by_a_deletion(fleet, complete):
+    await two_members(fleet)
+    await fleet.run_job(ranks=6, **({"run-for": 3} if complete else {}))
+    phase = "Succeeded" if complete else "Running"
+    await fleet.until(lambda: fleet.record().phase == phase)
+    await fleet.settle()
+    west = fleet.members.pop("west")
+    await fleet.round()
+    left_at = fleet.clock.now
+    await fleet.delete_job()
+    await fleet.until(lambda: fleet.job() is None)
+    assert fleet.clock.now - left_at < LEASE_S / 2
+    assert fleet.left_over() == []
+    assert west.all("jobs")  # until its lease is over, or it is a member again
+
+
+async def test_a_member_that_died_and_is_made_to_leave_is_told_as_such_after_a_restart_too(fleet):
+    await two_members(fleet)
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    fleet.members["west"].cut = True
+    await fleet.round()
+    assert "does not answer" in fleet.record().shards[1].message
+    del fleet.members["west"]
+    await fleet.restart()
+    await fleet.round()
+    west = fleet.record().shards[1]
+    assert (west.state, west.reason) == ("Running", "MemberLeft")
+    assert west.message == "west is no member of the fleet any more"
+    await fleet.join("north", room=2)
+    await fleet.until(lambda: fleet.record().phase == "Running" and fleet.record().generation == 2)
+
+
+async def test_a_restart_does_not_prolong_the_wait_for_a_silent_member(fleet):
+    await two_members(fleet)
+    await fleet.join("north", room=2)
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    west = fleet.members["west"]
+    cut_at, west.cut = fleet.clock.now, True
+    await fleet.wait(LEASE_S - 5)
+    until = fleet.record().shards[1].leased_until
+    assert cut_at < until <= cut_at + LEASE_S + 3
+    await fleet.restart()
+    await fleet.until(lambda: fleet.record().generation == 2)
+    # not before the lease and its margin are over, and not a lease after the restart
+    assert until < fleet.clock.now <= until + 3
+    assert west.used() == 0
+    await fleet.until(lambda: fleet.record().phase == "Running")
 
 
 # -- what others do in a member

@@ -158,6 +158,25 @@ async def test_silence_moves_nothing(pair):
     assert len(pair.starts) == 1
 
 
+async def test_a_pod_whose_member_leaves_says_so_and_is_found_again_when_that_is_back(pair):
+    await pair.run_pod()
+    before = await running(pair)
+    east = pair.members.pop("east")
+    await pair.settle()
+    assert pair.pod()["status"]["reason"] == "MemberLeft"
+    assert "MemberLeft" in pair.events()
+    (shard_of_it,) = pair.record("pod-web").shards
+    assert (shard_of_it.state, shard_of_it.reason) == ("Running", "MemberLeft")
+    assert shard_of_it.lost_at is not None  # what the bill ends with
+    await pair.restart()
+    await pair.wait(600)
+    assert pair.pod()["status"]["reason"] == "MemberLeft"
+    pair.members["east"] = east
+    await pair.settle()
+    assert pair.pod()["status"] == before["status"]
+    assert len(pair.starts) == 1
+
+
 async def test_a_pod_that_is_taken_away_in_its_member_goes(pair):
     """As a drained node's pods go: gone, and not placed anew."""
     await pair.run_pod()

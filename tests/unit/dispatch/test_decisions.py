@@ -402,6 +402,47 @@ def test_only_the_lost_shard_is_placed_anew_and_only_after_its_lease(leased_unti
     assert debt.fenced_at <= NOW
 
 
+def test_a_gateway_that_starts_anew_waits_for_the_lease_that_was_known_and_no_other():
+    before, sights = running()
+    silent = Sight("west", why="timeout", leased_until=NOW + 12.4)
+    noted = decided(before, sights[0], silent).record
+    assert noted.shards[1].leased_until == NOW + 13
+    for later in (NOW + 3, NOW + 300):  # what it has to assume without the record
+        sight = Sight("west", why="timeout", leased_until=later)
+        for now, lost in ((NOW + 17.9, False), (NOW + 18, True)):
+            anew = decided(noted, sights[0], sight, now=now)
+            assert (anew.record.phase == "Lost") is lost
+    back = decided(noted, *sights).record.shards[1]
+    assert (back.lost_at, back.leased_until) == (None, None)
+
+
+def test_a_silent_member_that_is_made_to_leave_is_said_to_have_left():
+    before, sights = running()
+    silent = Sight("west", why="timeout", leased_until=NOW + 12)
+    noted = decided(before, sights[0], silent).record
+    left = Sight("west", member=False, leased_until=NOW + 300)
+    after = decided(noted, sights[0], left).record
+    west = after.shards[1]
+    assert (west.reason, west.message) == ("MemberLeft", "west is no member of the fleet any more")
+    assert (west.lost_at, west.leased_until) == (NOW, NOW + 12)
+    assert decided(after, sights[0], left).record == after
+
+
+def test_a_member_that_left_is_not_waited_for_by_a_deletion():
+    before, sights = running()
+    owing = decided(before, *sights, ask=replace(ASK, deleting=True)).record
+    assert {debt.cluster for debt in owing.owed} == {"east", "west"}
+    assert (owing.reason, owing.phase) == ("Deleted", "Running")
+    assert "east, west" in owing.message
+    debts = {
+        ("east", "train-g1-east"): Sight("east", member=False),
+        ("west", "train-g1-west"): Sight("west", why="timeout"),
+    }
+    left = decided(owing, ask=replace(ASK, deleting=True), debts=debts)
+    assert [debt.cluster for debt in left.record.owed] == ["west"]
+    assert not left.gone
+
+
 def test_silence_that_ends_in_time_is_forgotten():
     before, sights = running()
     before = before.with_shards([replace(before.shards[1], lost_at=NOW - 9, reason="Unreachable")])

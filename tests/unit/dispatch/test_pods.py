@@ -311,6 +311,20 @@ def test_what_runs_is_served_and_never_renewed():
     assert not [act for act in acts if isinstance(act, Renew)]
 
 
+def test_a_pod_whose_member_left_is_shown_as_lost_until_that_is_back():
+    there = shard()
+    there["status"]["containerStatuses"] = [{"name": "main", "ready": True}]
+    shown = fold(workload(), RUNNING, {"east": sight(there)})
+    left = fold(PODS.read(shown), RUNNING, {"east": Sight("east", member=False)})
+    # kubectl prints the reason as the status of a pod that has one
+    assert (left["status"]["phase"], left["status"]["reason"]) == ("Unknown", "MemberLeft")
+    assert "no member of the fleet any more" in left["status"]["message"]
+    assert condition(left, "Ready")["status"] == "False"
+    assert [each["ready"] for each in left["status"]["containerStatuses"]] == [False]
+    assert fold(PODS.read(left), RUNNING, {"east": Sight("east", member=False)}) == left
+    assert fold(PODS.read(left), RUNNING, {"east": sight(there)})["status"] == shown["status"]
+
+
 @pytest.mark.parametrize("silent", [Sight("east", why="x"), Sight("east", member=False)])
 def test_silence_is_no_reason_to_move_it(silent):
     decision = decided(RUNNING, silent)

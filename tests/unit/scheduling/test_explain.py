@@ -217,3 +217,42 @@ def test_a_decision_as_it_comes_from_the_planner(build):
         "  why two clusters: no single member of roce-1 had 6 free (idc-a 4, idc-b 2)",
         "  cost     0 $/h now; the next best single cluster would be cloud-c at 11.40 $/h",
     ]
+
+
+def cost_of(*shards, **more):
+    cost = {"currency": "USD", "perHour": "3.8", "nextBest": "c", "nextBestPerHour": "9"}
+    lines = of_status(shards=shards, cost=cost, **more)
+    return next(line for line in lines if line.startswith("  cost"))
+
+
+@pytest.mark.parametrize(
+    "over",
+    [{"state": state} for state in ("Succeeded", "Failed", "Evicted", "Lost")]
+    + [{"state": "Running", "reason": "MemberLeft"}],
+)
+def test_what_is_over_costs_nothing_now(over):
+    east, west = {"cluster": "east", **over}, {"cluster": "west", "state": "Running"}
+    assert cost_of(east) == "  cost     nothing now; was 3.80 $/h"
+    assert cost_of(east, west).startswith("  cost     3.80 $/h now")
+    assert cost_of(owed=[{"cluster": "east", "shard": "train-g1-east"}]).startswith(
+        "  cost     nothing now"
+    )
+
+
+def test_what_is_being_deleted_says_where_it_was_and_who_has_left():
+    status = {
+        "phase": "Running",
+        "message": "is being deleted; not seen gone yet from east, west",
+        "owed": [
+            {"cluster": "east", "shard": "train-g1-east"},
+            {"cluster": "west", "shard": "train-g1-west"},
+        ],
+        "clusters": [{"name": name, "verdict": "Used"} for name in ("east", "north", "west")],
+    }
+    present = [{"metadata": {"name": name}} for name in ("east", "north")]
+    assert explained({**TRAIN, "status": status}, present)[1:] == [
+        "  is being deleted; not seen gone yet from east, west",
+        "  east    no rank any more   leaving   train-g1-east: not seen gone yet",
+        "  west    no rank any more   leaving   train-g1-west: the cluster has left the fleet",
+        "  north   was used           when it ran last",
+    ]
