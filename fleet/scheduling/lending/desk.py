@@ -153,13 +153,27 @@ class Desk:
             self.engine.lend(donor, {key: out[key] for key in self._books.keys_of(donor)})
 
     def _drop_ended(self) -> None:
-        """Loans of what has ended; what goes for a loan goes for nobody else."""
+        """Loans of what has ended, or holds less than it did; what goes for a loan goes for nobody
+        else.
+        """
         running = self.engine.running()
         for uid, loan in [*self.loans.items()]:
-            if uid not in running:
+            run = running.get(uid)
+            held = {} if run is None else self._still_held(loan, run.item.requests)
+            if run is None or not held:
                 del self.loans[uid]
-            elif loan.recalled and not running[uid].leaving_for:
-                running[uid].leaving_for = _mark_of(loan)
+                continue
+            if held != loan.amounts:
+                self.loans[uid] = replace(loan, amounts=held)
+            if loan.recalled and not run.leaving_for:
+                run.leaving_for = _mark_of(loan)
+
+    def _still_held(self, loan: Loan, requests: Mapping[Key, int]) -> dict[Key, int]:
+        held = {
+            key: min(amount, self._books.counted(loan.to, key, requests))
+            for key, amount in loan.amounts.items()
+        }
+        return {key: amount for key, amount in held.items() if amount > 0}
 
     # Back
 

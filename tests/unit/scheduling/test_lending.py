@@ -205,6 +205,31 @@ def test_nothing_is_lent_for_a_gang_that_has_no_place() -> None:
     assert play.desk.on_loan("serving") == {GPU: 4}
 
 
+def test_what_a_loan_could_cover_is_not_called_more_than_its_quota_may_ever_use() -> None:
+    play = Play()
+    play.submit("s", 20, "serving", hours=None)
+    play.step(0)
+    play.submit("with-a-loan", 30)
+    play.submit("never", 33)
+    waits = {each.uid: each.why.reason for each in play.step(1) if isinstance(each, Wait)}
+    assert waits == {"with-a-loan": "Quota", "never": "AboveLimit"}
+
+
+def test_loans_are_in_the_books_of_a_forked_engine_and_of_a_changed_tree() -> None:
+    play = Play(quotas=tree(nlp=0))
+    play.submit("guest", 8)
+    play.step(0)
+    fork = play.engine.fork(Members(east=200, west=200))
+    fork.verify()
+    assert fork.book.cell("serving", GPU).lends == 8
+    play.desk.change(tree(serving=32, nlp=0), [NIGHT])
+    assert play.step(1) == []
+    play.engine.verify()
+    assert play.engine.book.cell("serving", GPU).lends == 8
+    assert play.engine.book.available("nlp", GPU) == 0
+    assert play.engine.book.available("serving", GPU) == 24
+
+
 # Filling
 
 
@@ -392,6 +417,22 @@ def test_without_any_policy_quotas_lend_as_they_do_without_loans() -> None:
     assert uids(play.step(10), Settle) == ["guest"]
     play.submit("more", 8)
     assert uids(play.step(20), Admit) == ["more"]
+
+
+def test_a_gang_that_shrinks_gives_back_what_it_does_not_hold() -> None:
+    play = Play(quotas=tree(nlp=0))
+    play.submit("guest", 24)
+    play.step(0)
+    play.submit("more", 16)
+    play.step(1)
+    assert play.engine.resize("guest", 2, {GPU: 4})
+    decided = play.step(2)
+    # By a loan of its own, not on that of the other.
+    assert uids(decided, Lend) == ["more"] and not uids(decided, Admit)
+    assert {uid: loan.amounts for uid, loan in play.desk.loans.items()} == {
+        "guest": {GPU: 4},
+        "more": {GPU: 16},
+    }
 
 
 # The order of recall
