@@ -109,6 +109,15 @@ class Books:
         found = {name: each.taken_by(workload) for name, each in self._accounts.items()}
         return {name: taken for name, taken in found.items() if taken}
 
+    def taken_by_others(self, namespace: str) -> dict[str, dict[tuple[str, str], int]]:
+        """What members run in their namespace of that name that the fleet did not put there: by
+        member, see `NodeAccounts.taken_by_others`."""
+        found = {
+            name: each.taken_by_others(f"{namespace}.{name}")
+            for name, each in self._accounts.items()
+        }
+        return {name: taken for name, taken in found.items() if taken}
+
     def _divide(self, member: str, cluster: Object) -> None:
         """Keep the member's accounts by the blocks that its Cluster object names."""
         label = ((cluster.get("spec") or {}).get("blocks") or {}).get("nodeLabel") or ""

@@ -21,6 +21,7 @@ from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling import standing
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
+from fleet.scheduling.counted import total
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.extension import NONE
@@ -31,7 +32,7 @@ from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Item
 from fleet.scheduling.planner import Fleet, Urgency, asked_of, counted_in, promises_of
 from fleet.scheduling.price import prices_of
-from fleet.scheduling.quota.tree import Tree
+from fleet.scheduling.quota.tree import Key, Tree
 from fleet.scheduling.quota_objects import tree_of
 from fleet.scheduling.reasons import because, reason_of
 from fleet.scheduling.record import Held
@@ -41,7 +42,7 @@ from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
 from policies.quota_tree import Claims, claims_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from fleet.dispatch.planning import Question
@@ -266,7 +267,19 @@ class Placing:
             if held is not None and read.wish is not None:
                 item = self._item(uid, read, read.wish, fleet)
                 holding[uid] = Holds(replace(item, run_time_s=held.run_time_s), held)
+        self._count_others()
         return bring(self.engine, waiting, holding, now_s)
+
+    def _count_others(self) -> None:
+        """What members run that the fleet did not give them counts at their namespaces' quotas."""
+        use: dict[tuple[str, str], list[Mapping[Key, int]]] = {}
+        for namespace, quota in self.claims.quota.items():
+            if quota in self.engine.book.tree.nodes:
+                for member, taken in self._books.taken_by_others(namespace).items():
+                    amounts = {Key(*key): amount for key, amount in taken.items()}
+                    use.setdefault((quota, member), []).append(amounts)
+        for node, member in {*use, *self.engine.book.unmanaged}:
+            self.engine.set_unmanaged(node, member, total(use.get((node, member), ())))
 
     def _picture(self, fleet: Fleet, now: datetime) -> Picture:
         return Picture(

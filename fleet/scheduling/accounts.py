@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.scheduling.capacity import Capacity
 from fleet.scheduling.nodes import node_of
-from fleet.scheduling.requests import pod_request, vector
+from fleet.scheduling.requests import is_accelerator, pod_request, vector
 from fleet.view.naming import WORKLOAD_UID_LABEL
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 class _Pod(NamedTuple):
     node: str
+    namespace: str
     taken: Amounts
     """Empty once it is over: it keeps its place in the count of its shard, not on its node."""
     shard: tuple[str, int] | None
@@ -57,6 +58,8 @@ class NodeAccounts:
         self._seen: dict[tuple[str, int], int] = {}
         self._of: dict[str, dict[tuple[str, str], None]] = {}
         """The pods of each workload."""
+        self._others: dict[str, dict[str, Amounts]] = {}
+        """By namespace and node, what pods take that no shard has."""
         self._picture: Capacity | None = None
 
     # -- nodes
@@ -85,6 +88,7 @@ class NodeAccounts:
         self._used.clear()
         self._seen.clear()
         self._of.clear()
+        self._others.clear()
         self._nodes.clear()
         self._picture = None
         for obj in objects:
@@ -131,6 +135,17 @@ class NodeAccounts:
                 nodes[pod.node] = nodes.get(pod.node, 0) + 1
         return found
 
+    def taken_by_others(self, namespace: str) -> dict[tuple[str, str], int]:
+        """What pods of a namespace take that the fleet did not put there: by resource and kind of
+        accelerator, which is that of their nodes."""
+        found: dict[tuple[str, str], int] = {}
+        for name, taken in self._others.get(namespace, {}).items():
+            kind = self._node(name).accelerator if name in self._objects else ""
+            for resource, value in taken.items():
+                key = resource, kind if is_accelerator(resource) else ""
+                found[key] = found.get(key, 0) + value
+        return found
+
     def _node(self, name: str) -> Node:
         node = self._nodes.get(name)
         if node is None:
@@ -152,7 +167,8 @@ class NodeAccounts:
             return None
         over = (obj.get("status") or {}).get("phase") in _OVER
         shard = self._shard((obj.get("metadata") or {}).get("labels") or {})
-        return _Pod(node, {} if over else _without_zeros(pod_request(obj)), shard)
+        taken = {} if over else _without_zeros(pod_request(obj))
+        return _Pod(node, str(obj["metadata"].get("namespace", "")), taken, shard)
 
     def _enter(self, key: tuple[str, str], pod: _Pod | None) -> None:
         if pod is None:
@@ -164,6 +180,10 @@ class NodeAccounts:
                 used = self._used[pod.node] = {}
             for name, value in pod.taken.items():
                 used[name] = used.get(name, 0) + value
+            if pod.shard is None:
+                there = self._others.setdefault(pod.namespace, {}).setdefault(pod.node, {})
+                for name, value in pod.taken.items():
+                    there[name] = there.get(name, 0) + value
         if pod.shard is not None:
             self._seen[pod.shard] = self._seen.get(pod.shard, 0) + 1
             self._of.setdefault(pod.shard[0], {})[key] = None
@@ -181,15 +201,29 @@ class NodeAccounts:
                     del used[name]
             if not used:
                 del self._used[pod.node]
+            if pod.shard is None:
+                self._leave_others(pod)
         if pod.shard is not None:
             self._seen[pod.shard] -= 1
             if not self._seen[pod.shard]:
                 del self._seen[pod.shard]
-            there = self._of[pod.shard[0]]
-            del there[key]
-            if not there:
+            pods = self._of[pod.shard[0]]
+            del pods[key]
+            if not pods:
                 del self._of[pod.shard[0]]
         self._forget(pod.node)
+
+    def _leave_others(self, pod: _Pod) -> None:
+        nodes = self._others[pod.namespace]
+        there = nodes[pod.node]
+        for name, value in pod.taken.items():
+            there[name] -= value
+            if not there[name]:
+                del there[name]
+        if not there:
+            del nodes[pod.node]
+        if not nodes:
+            del self._others[pod.namespace]
 
 
 def capacity_of(

@@ -38,6 +38,9 @@ class Books:
             for name, member in self._fleet.members.items()
         ]
 
+    def taken_by_others(self, namespace):
+        return {}
+
     def taken_by(self, workload):
         return {
             name: taken

@@ -36,12 +36,16 @@ class Books:
 
     def __init__(self, **free: int) -> None:
         self.free = free
+        self.others: dict[str, dict[tuple[str, str], int]] = {}
 
     def clusters(self) -> list[Cluster]:
         return [self._cluster(name, free) for name, free in self.free.items()]
 
     def taken_by(self, workload: str) -> dict[str, Any]:
         return {}
+
+    def taken_by_others(self, namespace: str) -> dict[str, Any]:
+        return {"east": self.others[namespace]} if namespace in self.others else {}
 
     def _cluster(self, name: str, free: int) -> Cluster:
         accounts = NodeAccounts()
@@ -457,3 +461,22 @@ async def test_a_changed_quota_is_tried_before_it_acts(teams):
     for rules, verdict in (((), "Waits"), ((wide,), "Starts")):
         (told,) = asks.foretell([wanted(job("a", ranks=4))], rules).prospect.told
         assert told.verdict == verdict
+
+
+async def test_what_members_run_by_themselves_counts_and_is_a_line_of_its_own(teams):
+    books = Books(east=8)
+    asks = Placing(teams, books, now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+    books.others["payments"] = {(GPU, "h200"): 3, ("cpu", ""): 500}
+    books.others["nobodys"] = {(GPU, ""): 3}
+    (answered,) = [step async for step in asks.round([await submit(teams, job(ranks=2))])]
+    assert not answered.answer.placed
+
+    def lines() -> dict[str, tuple[int, int]]:
+        found = asks.engine.report()
+        return {each.node: (each.used - each.earmarked, each.unmanaged) for each in found}
+
+    assert lines() == {"lab": (3, 3), "payments": (3, 3), "risk": (0, 0)}
+    books.others.clear()
+    async for _ in asks.round([]):
+        pass
+    assert lines()["lab"] == (0, 0)

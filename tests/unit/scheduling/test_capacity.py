@@ -299,3 +299,25 @@ def test_a_heartbeat_of_a_node_keeps_what_was_counted(build):
 
 def test_a_member_nothing_is_known_of_has_no_books():
     assert not NodeAccounts().known
+
+
+def test_what_others_take_is_told_by_namespace_and_kind(build):
+    accounts = NodeAccounts()
+    accounts.upsert_node(build.node("n0", 8))
+    shard = {"fleet.dev/workload-uid": "u", "fleet.dev/generation": "1"}
+    requests = {"nvidia.com/gpu": "2", "cpu": "1"}
+    pods = [build.pod("a", "n0", requests=requests), build.pod("b", "n0", requests=requests),
+            build.pod("c", "n0", requests=requests, labels=shard)]  # fmt: skip
+    for pod in pods:
+        accounts.upsert_pod(pod)
+    assert accounts.taken_by_others("default") == {
+        ("nvidia.com/gpu", "h200"): 4, ("cpu", ""): 2000, ("pods", ""): 2,
+    }  # fmt: skip
+    (taken,) = accounts.taken_by("u").values()
+    assert taken == {"n0": 1}
+    accounts.upsert_pod({**pods[0], "status": {"phase": "Succeeded"}})
+    accounts.remove_pod(pods[2])
+    assert accounts.taken_by_others("default")["nvidia.com/gpu", "h200"] == 2
+    assert accounts.taken_by("u") == {}
+    accounts.remove_pod(pods[1])
+    assert accounts.taken_by_others("default") == accounts.taken_by_others("other") == {}
