@@ -109,6 +109,10 @@ class Books:
         found = {name: each.taken_by(workload) for name, each in self._accounts.items()}
         return {name: taken for name, taken in found.items() if taken}
 
+    def block_label(self, member: str) -> str:
+        """The label of its nodes that names their block, as its accounts are kept; "" for none."""
+        return self._block_labels.get(member, "")
+
     def _divide(self, member: str, cluster: Object) -> None:
         """Keep the member's accounts by the blocks that its Cluster object names."""
         label = ((cluster.get("spec") or {}).get("blocks") or {}).get("nodeLabel") or ""
