@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fleet.errors import BadRequest
 from fleet.kube.names import label_key_problems
 from policies.faults import fault
+from policies.parts import Selector
 from policies.price_book import PriceBook
 from policies.scalars import duration_text
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from fleet.errors import Cause
     from policies.cluster import Cluster
     from policies.kind import Others
-    from policies.parts import Selector, Toleration
+    from policies.parts import Toleration
     from policies.placement import Placement
     from policies.placement_policy import Objective, PlacementPolicy
 
@@ -59,14 +60,14 @@ def placement_policy(new: PlacementPolicy, old: PlacementPolicy | None) -> Seque
 def _placement_policy(new: PlacementPolicy) -> Iterator[Cause]:
     spec = new.spec
     if spec.workloads is not None:
-        yield from _selector(spec.workloads, "spec.workloads")
-    yield from _selector(spec.clusters.selector, "spec.clusters.selector")
+        yield from selector_faults(spec.workloads, "spec.workloads")
+    yield from selector_faults(spec.clusters.selector, "spec.clusters.selector")
     for index, toleration in enumerate(spec.clusters.tolerations):
         yield from _toleration(toleration, f"spec.clusters.tolerations[{index}]")
     names: set[str] = set()
     for index, tier in enumerate(spec.clusters.tiers):
         where = f"spec.clusters.tiers[{index}]"
-        yield from _selector(tier.selector, f"{where}.selector")
+        yield from selector_faults(tier.selector, f"{where}.selector")
         if tier.name and tier.name in names:
             yield fault(f"{where}.name", f'"{tier.name}" is the name of an earlier tier')
         names.add(tier.name)
@@ -220,11 +221,25 @@ def placement(new: Placement, old: Placement | None) -> Sequence[Cause]:
     return ()
 
 
-def _selector(selector: Selector, where: str) -> Iterator[Cause]:
-    try:
-        selector.compiled()
-    except BadRequest as error:
-        yield fault(where, error.message)
+def selector_faults(selector: Selector, where: str) -> Iterator[Cause]:
+    """Each requirement by itself: the field of the one that is wrong."""
+    nothing = Selector()
+    parts = [
+        (f"{where}.matchLabels[{key}]", nothing.model_copy(update={"match_labels": {key: value}}))
+        for key, value in selector.match_labels.items()
+    ]
+    parts += [
+        (
+            f"{where}.matchExpressions[{index}]",
+            nothing.model_copy(update={"match_expressions": (each,)}),
+        )
+        for index, each in enumerate(selector.match_expressions)
+    ]
+    for field, part in parts:
+        try:
+            part.compiled()
+        except BadRequest as error:
+            yield fault(field, error.message)
 
 
 def _toleration(toleration: Toleration, where: str) -> Iterator[Cause]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from fleet.errors import BadRequest
 from fleet.kube.names import label_key_problems, label_value_problems
-from policies.checks import NOTHING_TO_SPEND
+from policies.checks import NOTHING_TO_SPEND, selector_faults
 from policies.faults import fault
 from policies.fleet_quota import smallest
 from policies.scalars import MOST, duration_text
@@ -32,10 +31,7 @@ def fleet_quota(new: FleetQuota, old: FleetQuota | None) -> Sequence[Cause]:
 def _fleet_quota(new: FleetQuota) -> Iterator[Cause]:
     spec = new.spec
     if spec.namespaces is not None:
-        try:
-            spec.namespaces.compiled()
-        except BadRequest as error:
-            yield fault("spec.namespaces", error.message)
+        yield from selector_faults(spec.namespaces, "spec.namespaces")
     seen: set[tuple[str, str]] = set()
     for index, line in enumerate(spec.resources):
         where = f"spec.resources[{index}]"

@@ -76,6 +76,8 @@ def cost(client: Client, by: By, namespace: str | None, month: str | None, form:
         for each in months.read(record)
         if namespace in (None, each.namespace)
     ]
+    if namespace and not accounts and not past:  # one that was deleted may have cost something
+        client.get(f"{_NAMESPACES}/{namespace}")
     rows = bill(accounts, past, by=by, now=now, month=month)
     if form != "table":
         output.document(_document(rows, by=by, month=month, now=now), form)

@@ -25,14 +25,16 @@ Object = dict[str, Any]
 
 
 @click.command(
-    epilog="\b\nExamples:\n  fleet explain job/train\n  fleet explain job/train -n research -o json"
+    epilog="\b\nExamples:\n  fleet explain job/train\n  fleet explain pod web2\n"
+    "  fleet explain job/train -n research -o json"
 )
 @click.argument("workload", metavar="TYPE/NAME")
+@click.argument("name", default="")
 @namespace_option
 @output.option()
 @gateway
-def explain(client: Client, workload: str, namespace: str | None, form: str) -> None:
-    """Say where a workload of the fleet was placed, and why.
+def explain(client: Client, workload: str, name: str, namespace: str | None, form: str) -> None:
+    """Say where a workload of the fleet was placed, and why. TYPE NAME will do as well.
 
     What is said of a cluster that was not used is what was so when the workload was placed; what
     has changed since is said too.
@@ -41,8 +43,8 @@ def explain(client: Client, workload: str, namespace: str | None, form: str) -> 
     from fleet.errors import ConfigError, NotFound
     from fleet.scheduling.explain import explained
 
-    kind, _, name = workload.partition("/")
-    if not kind or not name:
+    kind, slash, named = workload.partition("/")
+    if (slash and name) or not kind or not (name := named or name):
         raise click.UsageError("Name a workload as TYPE/NAME, e.g. job/train.")
     try:
         placements = find(client, _PLACEMENTS)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import fleet
 from fleet.errors import FleetError
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Commands(click.Group):
     "  eval $(fleet kubeconfig --export)\n"
     "  kubectl get pods -A",
 )
+@click.version_option(fleet.__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """One kubeconfig for many Kubernetes clusters."""
 

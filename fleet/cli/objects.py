@@ -156,9 +156,9 @@ def show(
 
 
 def _cell(value: Any) -> str:
-    """One line of it; more would break the table, as would nothing at all."""
+    """One line of it, more would break the table; as kubectl, blank where there is nothing."""
     if value is None:
-        return "<none>"
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value).split("\n", 1)[0]

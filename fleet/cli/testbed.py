@@ -29,24 +29,29 @@ def testbed() -> None:
     """Member clusters on this machine, for trying the fleet and testing it."""
 
 
-def _common(command: Callable[..., Any]) -> Callable[..., Any]:
-    for decorate in (
-        click.argument("names", nargs=-1, metavar="[NAME]..."),
-        click.option(
-            "--provider",
-            type=click.Choice(PROVIDERS),
-            default=PROVIDERS[0],
-            show_default=True,
-            help="What makes them.",
-        ),
-        click.option(
-            "--home",
-            type=click.Path(path_type=Path, file_okay=False),
-            help="Where members live (default: the user's state directory).",
-        ),
-    ):
-        command = decorate(command)
-    return command
+def _common(*, default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Names, provider and home; without a `default` members of any provider are meant."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorate in (
+            click.argument("names", nargs=-1, metavar="[NAME]..."),
+            click.option(
+                "--provider",
+                type=click.Choice(PROVIDERS),
+                default=default,
+                show_default=default is not None,
+                help="What makes them." if default else "Only those that it made (default: any).",
+            ),
+            click.option(
+                "--home",
+                type=click.Path(path_type=Path, file_okay=False),
+                help="Where members live (default: the user's state directory).",
+            ),
+        ):
+            command = decorate(command)
+        return command
+
+    return decorated
 
 
 def _say(line: str) -> None:
@@ -70,7 +75,7 @@ def _shapes(
     "  fleet testbed up\n"
     "  fleet testbed up -n 2 --nodes 4*cpu=32,memory=256Gi,nvidia.com/gpu=8"
 )
-@_common
+@_common(default=PROVIDERS[0])
 @click.option(
     "-n",
     "count",
@@ -103,8 +108,8 @@ def up(
 
 
 @testbed.command()
-@_common
-def down(names: tuple[str, ...], provider: str, home: Path | None) -> None:
+@_common(default=None)
+def down(names: tuple[str, ...], provider: str | None, home: Path | None) -> None:
     """Stop members, all where none is named, and delete what they hold."""
     from fleet.testbed import commands
 
@@ -114,9 +119,9 @@ def down(names: tuple[str, ...], provider: str, home: Path | None) -> None:
 
 
 @testbed.command()
-@_common
+@_common(default=None)
 @output.option()
-def status(names: tuple[str, ...], provider: str, home: Path | None, form: str) -> None:
+def status(names: tuple[str, ...], provider: str | None, home: Path | None, form: str) -> None:
     """Show members and what they lack."""
     from fleet.testbed import commands
 

@@ -28,7 +28,7 @@ from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import OWNER_REFERENCE_ANNOTATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from fleet.dispatch.kind import Kind
     from fleet.dispatch.premises import Premises
@@ -54,6 +54,16 @@ class Sources(Protocol):
     def get(self, gvr: GroupVersionResource, namespace: str, name: str) -> Object | None: ...
 
 
+class OnBlocks(Protocol):
+    def __call__(self, cluster: str, blocks: Sequence[str], pod_spec: Object, /) -> Object:
+        """The pod spec, bound to nodes of these blocks of a cluster."""
+
+
+def anywhere(cluster: str, blocks: Sequence[str], pod_spec: Object) -> Object:
+    """Where nobody has a say in it."""
+    return pod_spec
+
+
 class Actor:
     def __init__(
         self,
@@ -63,8 +73,11 @@ class Actor:
         sources: Sources,
         fleet: str,
         leases: Leases,
+        on_blocks: OnBlocks = anywhere,
     ) -> None:
+        """`on_blocks` binds a pod spec to blocks of a cluster."""
         self._remote = remote
+        self._on_blocks = on_blocks
         self._premises = premises
         self._sources = sources
         self._fleet = fleet
@@ -144,6 +157,7 @@ class Actor:
             global_index=numbered,
             priority_class=priority_class,
             names_from=lambda source: self._names_from(workload.namespace, source),
+            on_nodes=lambda spec: self._on_blocks(shard.cluster, shard.blocks, spec),
         )
         kind = workload.kind
         wanted = kind.shape(workload, shard, terms)

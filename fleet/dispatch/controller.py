@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import policies
 from fleet.apiserver.controllers.queue import Queue
-from fleet.dispatch.acting import Actor
+from fleet.dispatch.acting import Actor, OnBlocks, anywhere
 from fleet.dispatch.bars import Bars
 from fleet.dispatch.carrying import CARRIED
 from fleet.dispatch.chronicle import Chronicle
@@ -75,9 +75,11 @@ class Dispatch:
         now: Callable[[], float],
         timing: Timing | None = None,
         answer_s: float = 4.0,
+        on_blocks: OnBlocks = anywhere,
     ) -> None:
         """`fleet` is the UID that marks what this fleet made; `now` gives seconds since the epoch;
-        `answer_s` is how long a member may take to answer one request."""
+        `answer_s` is how long a member may take to answer one request; `on_blocks` binds a pod spec
+        to blocks of a cluster."""
         self._store = store
         self._world = world
         self._parts = parts
@@ -117,7 +119,12 @@ class Dispatch:
                 answer_s=answer_s,
             ),
             actor=Actor(
-                self.remote, premises=premises, sources=self, fleet=fleet, leases=self._leases
+                self.remote,
+                premises=premises,
+                sources=self,
+                fleet=fleet,
+                leases=self._leases,
+                on_blocks=on_blocks,
             ),
             chronicle=chronicle,
             bill=bill,

@@ -65,6 +65,11 @@ class Shard:
         """Whether it was committed and is not known to have ended."""
         return self.state in _LIVE
 
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Those that were chosen for it; empty where none were."""
+        return tuple(dict(self.planned).get("blocks") or ())
+
     def name(self, workload: str) -> str:
         """Of its Job in the cluster."""
         return shard_name(workload, generation=self.generation, cluster=self.cluster)

@@ -142,7 +142,8 @@ class Terms:
     `global_index` is whether the member numbers pods over all shards. `whole` is whether the
     shard is all there is of the workload. `priority_class` is the class that holds without
     preempting, "" where the member has no such thing. `names_from` gives the variable names that
-    a source of `envFrom` brings, as far as the fleet knows them.
+    a source of `envFrom` brings, as far as the fleet knows them. `on_nodes` gives a pod spec that
+    is bound to the nodes that were chosen, as the member's scheduler is told of them.
     """
 
     fleet: str
@@ -152,6 +153,7 @@ class Terms:
     global_index: bool
     priority_class: str
     names_from: Callable[[Mapping[str, Any]], list[str]]
+    on_nodes: Callable[[Object], Object] = dict
 
 
 def owner_reference(workload: Workload) -> Object:
@@ -215,6 +217,8 @@ def hold(
         pod_spec.pop(field, None)
     if terms.priority_class:
         pod_spec["priorityClassName"] = terms.priority_class
+    if not pod_spec.get("nodeName"):
+        pod_spec.update(terms.on_nodes(pod_spec))
     volumes = pod_spec["volumes"] = [*(pod_spec.get("volumes") or ())]
     volumes.append({"name": environment.GATE_VOLUME, "configMap": {"name": gate}})
     processes = processes_of(pod_spec)

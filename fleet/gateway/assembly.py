@@ -31,6 +31,7 @@ from fleet.gateway.subresources import PodSubresources
 from fleet.gateway.unplaced import Unplaced
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, UserInfo
+from fleet.scheduling.blocks import on_blocks
 from fleet.scheduling.extension import NONE
 from fleet.view.forward import Forwarder
 from fleet.view.openapi import UnitedOpenApi
@@ -205,6 +206,7 @@ class Assembly:
             uid=self._uid,
             now=lambda: self._now().timestamp(),
             timing=timing,
+            on_blocks=self._on_blocks,
         )
 
         async def changed(change: Change) -> None:
@@ -216,6 +218,11 @@ class Assembly:
     def price_sources(self, store: ObjectStore) -> PriceSources:
         """What keeps the prices that extensions know."""
         return PriceSources(store, self._extensions, now=self._now, uid=self._uid)
+
+    def _on_blocks(
+        self, cluster: str, blocks: Sequence[str], pod_spec: dict[str, Any]
+    ) -> dict[str, Any]:
+        return on_blocks(pod_spec, label=self._books.block_label(cluster), blocks=blocks)
 
     async def _changed(self, change: Change) -> None:
         member: Member = change.member

@@ -183,6 +183,8 @@ class MergedRoot:
         target = call.target
         if target.subresource in _STREAMED:
             return await self._forwarder.stream(call)
+        if target.verb == "create" and not target.subresource:
+            self._refuse_fleets_own(call)
         if target.verb != "get":
             return await self._forwarder.write(call)
         scope = Scope((target.namespace,)) if call.resource.namespaced else Scope()
@@ -191,6 +193,25 @@ class MergedRoot:
             return self._reads.shown(await self._forwarder.read(call), read)
         direct = None if call.part else lambda: self._forwarder.read(call)
         return await self._reads.get_object(read, direct=direct)
+
+    def _refuse_fleets_own(self, call: Call) -> None:
+        """Raises Invalid for a new object of a kind that the fleet has, in a member that has not:
+        what was meant is the fleet's namespace."""
+        gvr, member = call.target.gvr, call.member.name
+        heard = not self._world.unheard((member,))
+        if not heard or self._world.projector(member, gvr) or not self._world.owned(gvr):
+            return
+        namespaced = call.resource.namespaced
+        field = "metadata.namespace" if namespaced else "metadata.name"
+        given = call.target.namespace if namespaced else naming.join(call.name, member)
+        where = f"-n {call.namespace}" if namespaced else call.name or "NAME"
+        why = (
+            f"{member} has no {gvr.group_resource}, they are the fleet's own; to create it in the "
+            f"fleet: {where}"
+        )
+        cause = Cause("FieldValueInvalid", f'Invalid value: "{given}": {why}', field)
+        name = self._name_in(call.request, call.resource) if call.request.body else ""
+        raise Invalid.of(group=gvr.group, kind=call.resource.kind, name=name, causes=[cause])
 
     # -- the fleet's own
 

@@ -205,7 +205,9 @@ def _shard(shard: Shard, noted: Mapping[str, Any] | None) -> Object:
         "tier": shard.tier,
         "state": "Planned",
     }
-    blocks = [block for block, _ in shard.blocks if block] or (noted or {}).get("blocks")
+    blocks = [block for block, _ in shard.blocks] or (noted or {}).get("blocks") or []
+    if not all(blocks):
+        blocks = []  # nodes without the label: there is no way to speak of them
     if blocks:
         found["blocks"] = blocks
     if shard.billing:

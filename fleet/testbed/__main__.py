@@ -72,8 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         ("build", "build every program ahead of time, those of the tests too (12 min on 2 cores)"),
     ):
         command = verbs.add_parser(verb, help=text, description=text)
+        made_here = verb in ("up", "build")
         command.add_argument(
-            "--provider", default="local", help=f"one of: {', '.join(commands.PROVIDERS)}"
+            "--provider",
+            default="local" if made_here else None,
+            help=f"one of: {', '.join(commands.PROVIDERS)}" + ("" if made_here else " (any)"),
         )
         if verb != "build":
             command.add_argument("names", nargs="*", metavar="NAME", help="members (default: all)")

@@ -129,13 +129,14 @@ async def build(provider: str, *, progress: Callable[[str], None]) -> list[Path]
 
 
 async def down(
-    provider: str,
+    provider: str | None,
     *,
     names: Sequence[str] = (),
     home: Path | None = None,
     progress: Callable[[str], None],
 ) -> list[str]:
     """Stop members (all without `names`) and delete their folders; the names of those there were.
+    With a `provider` only those that it made.
 
     Raises TestbedError, before anything is stopped, for a name that no member has.
     """
@@ -144,22 +145,22 @@ async def down(
         _check_name(name)
     home = (home or layout.state_home()).absolute()
     if not home.exists():
-        _check_known(names, [], home)
+        _check_known(names, [], home, provider)
         return []
     async with _turn(home, progress):
-        found = _chosen(names, home)
+        found = _chosen(provider, names, home)
         await _together([_remove(home / name, progress) for name in found])
     return found
 
 
 async def status(
-    provider: str, *, names: Sequence[str] = (), home: Path | None = None
+    provider: str | None, *, names: Sequence[str] = (), home: Path | None = None
 ) -> list[MemberStatus]:
-    """What members there are and how they are; `names` narrows it. Raises TestbedError for a name
-    that no member has."""
+    """What members there are and how they are; `provider` and `names` narrow it. Raises
+    TestbedError for a name that no such member has."""
     _check_provider(provider)
     home = (home or layout.state_home()).absolute()
-    found = _chosen(names, home)
+    found = _chosen(provider, names, home)
     return await _together([_look(home / name) for name in found])
 
 
@@ -187,6 +188,8 @@ def up_text(members: Sequence[MemberStatus]) -> str:
         + (" -- echo hello" if is_embedded else ""),
         "      fleet testbed status      fleet testbed down",
         *(_EMBEDDED_HINTS if is_embedded else _LOCAL_HINTS),
+        "To take them into a fleet, beside a gateway (`fleet run`):",
+        *(f"  fleet join {member.kubeconfig} --name {member.name}" for member in members),
     ]
     return "\n".join(lines) + "\n"
 
@@ -220,8 +223,8 @@ def _kubectl() -> str:
     return str(found) if found else "kubectl"
 
 
-def _check_provider(provider: str) -> None:
-    if provider not in PROVIDERS:
+def _check_provider(provider: str | None) -> None:
+    if provider is not None and provider not in PROVIDERS:
         raise TestbedError(
             f"the testbed has no provider {provider!r}; it has: {', '.join(PROVIDERS)}"
         )
@@ -234,18 +237,32 @@ def _check_name(name: str) -> None:
         )
 
 
-def _chosen(names: Sequence[str], home: Path) -> list[str]:
-    """The members of these names, all without any. Raises TestbedError for one that is missing."""
+def _chosen(provider: str | None, names: Sequence[str], home: Path) -> list[str]:
+    """The members of these names, all without any; those of a provider, where one is given. Raises
+    TestbedError for one that is missing."""
     present = layout.members(home)
-    _check_known(names, present, home)
+    if provider is not None:
+        present = [name for name in present if _provider_of(home / name) in (provider, None)]
+    _check_known(names, present, home, provider)
     return [name for name in present if not names or name in names]
 
 
-def _check_known(names: Sequence[str], present: Sequence[str], home: Path) -> None:
+def _provider_of(root: Path) -> str | None:
+    """What made the member that lives there; None where there is none."""
+    found = layout.load(root)
+    if found is None:
+        return None
+    return embedded.COMPONENT if embedded.COMPONENT in found.components else "local"
+
+
+def _check_known(
+    names: Sequence[str], present: Sequence[str], home: Path, provider: str | None
+) -> None:
     unknown = [name for name in names if name not in present]
     if unknown:
+        made = f" of the provider {provider}" if provider is not None else ""
         raise TestbedError(
-            f"the testbed in {home} has no member {', '.join(unknown)}; it has: "
+            f"the testbed in {home} has no member {', '.join(unknown)}{made}; it has: "
             f"{', '.join(present) or 'none'}"
         )
 
@@ -253,10 +270,8 @@ def _check_known(names: Sequence[str], present: Sequence[str], home: Path) -> No
 def _check_kinds(provider: str, names: Sequence[str], home: Path) -> None:
     """A member stays of the kind that it was made."""
     for name in names:
-        found = layout.load(home / name)
-        is_embedded = found is not None and embedded.COMPONENT in found.components
-        if found is not None and is_embedded is not (provider == embedded.COMPONENT):
-            other = embedded.COMPONENT if is_embedded else "local"
+        other = _provider_of(home / name)
+        if other not in (provider, None):
             raise TestbedError(
                 f"{name} is a member of the provider {other}: take it down first "
                 f"(`fleet testbed down {name}`), or choose another name"

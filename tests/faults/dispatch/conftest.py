@@ -38,6 +38,7 @@ from fleet.errors import FleetError, TransportError
 from fleet.gateway.bills import Bills
 from fleet.kube import builtin, defaults
 from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.blocks import on_blocks
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
@@ -434,6 +435,7 @@ class Planner:
         self.allowed = 2
         self.fencing = "Controller"
         self.offsets = False
+        self.blocks: dict[str, list[str]] = {}
         self.per_hour: dict[str, str] = {}
         """What a shard costs in a cluster, in USD."""
 
@@ -479,6 +481,8 @@ class Planner:
                     "state": "Planned",
                 }
             )  # fmt: skip
+            if cluster in self.blocks:
+                shards[-1]["blocks"] = self.blocks[cluster]
             if cluster in self.per_hour:
                 shards[-1]["perHour"] = self.per_hour[cluster]
             first += count
@@ -529,6 +533,7 @@ class Fleet:
         self.decides: Callable[[], Any] = lambda: self.planner
         """Makes the planner of each life of the gateway."""
         self.orphaned: set[str] = set()
+        self.block_labels: dict[str, str] = {}
         self.crash_after: int | None = None
         self.operations = 0
         self._backend = MemoryBackend()
@@ -593,7 +598,16 @@ class Fleet:
             looker=Looker(
                 remote, fleet=FLEET, leases=leases, departures=self, silent=lambda name: ""
             ),
-            actor=Actor(remote, premises=premises, sources=self, fleet=FLEET, leases=leases),
+            actor=Actor(
+                remote,
+                premises=premises,
+                sources=self,
+                fleet=FLEET,
+                leases=leases,
+                on_blocks=lambda cluster, blocks, spec: on_blocks(
+                    spec, label=self.block_labels.get(cluster, ""), blocks=blocks
+                ),
+            ),
             chronicle=chronicle,
             bill=self.bills,
             barred=self.bars.put,

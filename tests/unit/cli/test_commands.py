@@ -16,6 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from fleet import __version__
 from fleet.cli import explaining, output, program, testbed
 from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
@@ -278,10 +279,10 @@ def test_get_prints_a_table(gateway: Gateway) -> None:
     result = fleet("get", "po", "-A")
     assert result.output == (
         "NAMESPACE       NAME    RESTARTS   READY\n"
-        "payments.east   web-1   1          <none>\n"
+        "payments.east   web-1   1\n"
         "payments.east   db      0          true\n"
     )
-    assert fleet("get", "po", "-A", "-o", "wide").output.splitlines()[2].endswith("true     b")
+    assert fleet("get", "po", "-A", "-o", "wide").output.splitlines()[2].endswith("true    b")
     assert fleet("get", "pods", "-A", "-o", "name").output == "pods/web-1\npods/db\n"
 
 
@@ -382,6 +383,22 @@ def test_explain_shows_the_placement_of_a_workload(gateway: Gateway) -> None:
     ]
     assert gateway.asked[1] == ("GET", PLACEMENTS, [("fieldSelector", "spec.workload.uid=7")])
     assert json.loads(fleet("explain", "pod/train", "-o", "json").output) == placement
+
+
+def test_explain_takes_type_and_name_as_get_does(gateway: Gateway) -> None:
+    gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
+    gateway.answers[PLACEMENTS] = {
+        "items": [{"spec": {"workload": {"name": "train"}}, "status": {"phase": "Queued"}}]
+    }
+    gateway.answers[CLUSTERS] = {"items": []}
+    together, apart = fleet("explain", "pod/train"), fleet("explain", "pod", "train")
+    assert (apart.exit_code, apart.output) == (0, together.output)
+    assert fleet("explain", "pod/train", "train").exit_code == 2
+
+
+def test_the_version_is_an_option_too() -> None:
+    result = fleet("--version")
+    assert (result.exit_code, result.output) == (0, f"fleet {__version__}\n")
 
 
 def test_explain_of_a_name_that_is_elsewhere_says_where(gateway: Gateway) -> None:
@@ -620,6 +637,11 @@ def test_members_lists_clusters(gateway: Gateway) -> None:
         [("east", "True")], "Name", "Ready"
     )
     assert fleet("members").output == "NAME   READY\neast   True\n"
+
+
+def test_what_is_not_there_is_blank_as_kubectl_shows_it(gateway: Gateway) -> None:
+    gateway.answers[CLUSTERS] = table([("east", None, "3d")], "Name", "Plane", "Age")
+    assert fleet("members").output == "NAME   PLANE   AGE\neast           3d\n"
 
 
 # -- the gateway itself

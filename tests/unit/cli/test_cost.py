@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from fleet.cli import cost
 from fleet.cli.client import Client
 from fleet.cli.main import cli
-from fleet.errors import Unavailable
+from fleet.errors import NotFound, Unavailable
 from fleet.scheduling.cost import months
 from fleet.scheduling.cost.showback import Row
 
@@ -124,6 +124,16 @@ def test_a_namespace_and_a_month(answers: dict[str, Any]) -> None:
     answers[path] = [placement("a", **running("a", "1"), spent=spent)]
     items = json.loads(fleet("-n", "nlp", "--month", "2026-10", "-o", "json").stdout)["items"]
     assert [(item["name"], item["soFar"]) for item in items] == [("nlp/job/a", "7")]
+
+
+def test_a_namespace_that_is_not_there(answers: dict[str, Any]) -> None:
+    answers["/apis/fleet.dev/v1alpha1/namespaces/nope/placements"] = []
+    answers["/api/v1/namespaces/nope"] = NotFound.of(group="", resource="namespaces", name="nope")
+    result = fleet("-n", "nope")
+    assert result.exit_code == 1 and 'namespaces "nope" not found' in result.stderr
+    gone = placement("gone", "nope", **running("a", "1"))
+    answers[RECORDS] = list(months.absorbed({}, gone, quota="", now=NOW).values())
+    assert fleet("-n", "nope").exit_code == 0  # it was there, and has cost something
 
 
 def test_what_is_not_known_is_said(answers: dict[str, Any]) -> None:

@@ -400,8 +400,8 @@ def test_filling_in_twice_changes_nothing():
             "an earlier line is for nvidia.com/gpu of h200; write both as one",
         ),
         (
-            FLEET_QUOTA, {"namespaces": {"matchLabels": {"a b": "c"}}}, "spec.namespaces",
-            None,
+            FLEET_QUOTA, {"namespaces": {"matchLabels": {"a b": "c"}}},
+            "spec.namespaces.matchLabels[a b]", None,
         ),
         (
             FLEET_QUOTA, {"failoverReserve": "101%"}, "spec.failoverReserve",
@@ -472,29 +472,38 @@ def test_a_wrong_field_says_what_to_write(kind, spec, field, message):
 
 
 @pytest.mark.parametrize(
-    ("selector", "words"),
+    ("selector", "part", "words"),
     [
-        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "values set can't be empty"),
+        (
+            {"matchExpressions": [
+                {"key": "b", "operator": "Exists"}, {"key": "a", "operator": "In"},
+            ]},
+            "matchExpressions[1]", "values set can't be empty",
+        ),
         (
             {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]},
-            "must be empty",
+            "matchExpressions[0]", "must be empty",
         ),
-        ({"matchLabels": {"a b": "c"}}, "name part must consist of"),
-        ({"matchLabels": {"a": "b c"}}, "a valid label must be"),
+        ({"matchLabels": {"a b": "c"}}, "matchLabels[a b]", "name part must consist of"),
+        ({"matchLabels": {"c": "d", "a": "b c"}}, "matchLabels[a]", "a valid label must be"),
     ],
-)
-@pytest.mark.parametrize("where", ["workloads", "selector", "tier"])
-def test_selectors_are_judged_wherever_they_stand(selector, words, where):
-    spec, field = {
-        "workloads": ({"workloads": selector}, "spec.workloads"),
-        "selector": ({"clusters": {"selector": selector}}, "spec.clusters.selector"),
-        "tier": (
-            {"clusters": {"tiers": [{"selector": selector}]}}, "spec.clusters.tiers[0].selector",
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["workloads", "selector", "tier", "quota"])
+def test_selectors_are_judged_wherever_they_stand(selector, part, words, where):
+    kind, spec, field = {
+        "workloads": (PLACEMENT_POLICY, {"workloads": selector}, "spec.workloads"),
+        "selector": (
+            PLACEMENT_POLICY, {"clusters": {"selector": selector}}, "spec.clusters.selector",
         ),
+        "tier": (
+            PLACEMENT_POLICY, {"clusters": {"tiers": [{"selector": selector}]}},
+            "spec.clusters.tiers[0].selector",
+        ),
+        "quota": (FLEET_QUOTA, {"namespaces": selector}, "spec.namespaces"),
     }[where]  # fmt: skip
-    found = faults(PLACEMENT_POLICY, spec)
-    assert list(found) == [field]
-    assert words in found[field]
+    found = faults(kind, spec)
+    assert list(found) == [f"{field}.{part}"]
+    assert words in found[f"{field}.{part}"]
 
 
 def test_every_wrong_field_is_named_at_once():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import TestbedError
-from fleet.testbed import __main__, commands, components, layout
+from fleet.testbed import __main__, commands, components, embedded, layout
 from fleet.testbed.commands import MemberStatus
 
 
@@ -78,15 +78,15 @@ async def test_without_members_there_is_nothing_to_do(tmp_path):
 async def test_a_name_that_no_member_has_is_an_error_and_nothing_is_stopped(tmp_path, capsys):
     home = tmp_path / "home"
     with pytest.raises(TestbedError, match="has no member nosuch; it has: none"):
-        await commands.down("local", names=["nosuch"], home=home, progress=print)
+        await commands.down(None, names=["nosuch"], home=home, progress=print)
     for name in ("east", "west"):
         layout.create(name, root=home / name, network=0, components=components.API_ONLY)
 
     names = ["east", "nosuch", "n2"]
     with pytest.raises(TestbedError, match="has no member nosuch, n2; it has: east, west"):
-        await commands.down("local", names=names, home=home, progress=print)
+        await commands.down(None, names=names, home=home, progress=print)
     with pytest.raises(TestbedError, match="no member nosuch, n2"):
-        await commands.status("local", names=names, home=home)
+        await commands.status(None, names=names, home=home)
     assert layout.members(home) == ["east", "west"]
     said = await asyncio.to_thread(__main__.main, ["down", "nosuch", "--home", str(home)])
     assert said == 1 and "it has: east, west" in capsys.readouterr().err
@@ -100,6 +100,22 @@ async def test_a_member_that_never_ran_is_seen_and_taken_down(tmp_path):
     assert not seen.ready
     assert await commands.down("local", home=tmp_path, progress=lambda _: None) == ["east"]
     assert layout.members(tmp_path) == []
+
+
+async def test_a_provider_narrows_what_is_shown_and_stopped(tmp_path):
+    layout.create("east", root=tmp_path / "east", network=0, components=components.API_ONLY)
+    layout.create("inner", root=tmp_path / "inner", network=1, components=(embedded.COMPONENT,))
+
+    async def names(provider):
+        return [each.name for each in await commands.status(provider, home=tmp_path)]
+
+    assert await names("embedded") == ["inner"]
+    assert await names("local") == ["east"]
+    assert await names(None) == ["east", "inner"]
+    with pytest.raises(TestbedError, match="no member east of the provider embedded; it has: in"):
+        await commands.down("embedded", names=["east"], home=tmp_path, progress=print)
+    assert await commands.down("embedded", home=tmp_path, progress=lambda _: None) == ["inner"]
+    assert layout.members(tmp_path) == ["east"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +138,8 @@ def test_up_says_where_the_kubeconfigs_are_and_what_to_try():
     assert "export KUBECONFIG=/home/east/kubeconfig:/home/west/kubeconfig" in text
     assert "--context east get nodes" in text
     assert "fleet testbed down" in text
+    for name in ("east", "west"):
+        assert f"  fleet join /home/{name}/kubeconfig --name {name}" in text.splitlines()
 
 
 def test_status_says_how_to_go_on():

@@ -94,6 +94,14 @@ async def test_outside_of_a_member_a_write_to_its_kind_names_one(stage, east):
     assert east.asked == stage.own.asked == []
 
 
+async def test_a_kind_that_only_the_fleet_has_is_not_made_in_a_member(stage, east):
+    path = "/api/v1/namespaces/a.east/secrets"
+    said = r'"a\.east": east has no secrets, they are the fleet\'s own; .* in the fleet: -n a$'
+    with pytest.raises(Invalid, match=said):
+        await stage.call("POST", path, named("x", "Secret"))
+    assert east.asked == stage.own.asked == []
+
+
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PATCH", "PUT", "GET"])
 async def test_a_union_is_for_lists_and_watches_alone(stage, east, method):
     path = "/api/v1/namespaces/a.*/configmaps" + ("" if method == "POST" else "/x")

@@ -1,0 +1,151 @@
+"""What work costs, from a real Job to the month's record, with extensions installed beside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fleet import app
+from fleet.cli.main import cli
+from fleet.gateway.config import Config
+from fleet.testbed.embedded import EmbeddedCluster
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "extension"
+POLICIES = "/apis/fleet.dev/v1alpha1"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """The example extension, as an installer leaves it behind."""
+    site = tmp_path / "site"
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    info = site / "fleet_house_rules-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fleet-house-rules\nVersion: 1.0\n")
+    lines = []
+    for group, named in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{key} = {value}" for key, value in named.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    (site / "house_rules.py").write_text((EXAMPLE / "house_rules.py").read_text())
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"fetched": "2026-11-29T06:00:00Z", "p5": "41.10"}))
+    monkeypatch.setenv("HOUSE_PRICES", str(prices))
+    monkeypatch.syspath_prepend(site)
+    yield
+    sys.modules.pop("house_rules", None)
+
+
+@pytest.fixture
+async def fleet(tmp_path, over_tls, installed):
+    """(gateway, the fleet's namespace `simulation`), over two members; idc-a costs money."""
+    config = Config(
+        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
+        log_level="error",
+    )  # fmt: skip
+    async with EmbeddedCluster("idc-a") as a, EmbeddedCluster("idc-b") as b:
+        ready = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
+        try:
+            gateway = await ready
+            for member in (a, b):
+                await gateway.members.join(member.name, member.kubeconfig.read_bytes())
+            async with over_tls(gateway.kubeconfig, namespace="simulation") as door:
+                offers = [{"cluster": "idc-a", "perHour": "3600"}]
+                book = {
+                    "metadata": {"name": "current"},
+                    "spec": {"currency": "USD", "offers": offers},
+                }
+                await door.call("POST", f"{POLICIES}/pricebooks", named("PriceBook", book))
+                await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": "simulation"}})
+                yield gateway, door
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+
+def named(kind, obj):
+    return {"apiVersion": "fleet.dev/v1alpha1", "kind": kind, **obj}
+
+
+async def placement(door):
+    path = f"{POLICIES}/namespaces/simulation/placements/job-train"
+    return await door.call("GET", path)
+
+
+async def command(gateway, *args):
+    """What the command prints, as JSON."""
+    kubeconfig = ["--kubeconfig", str(gateway.kubeconfig)]
+    ran = await asyncio.to_thread(
+        CliRunner().invoke, cli, ["cost", *kubeconfig, *args, "-o", "json"]
+    )
+    assert ran.exit_code == 0, ran.output
+    return json.loads(ran.output)["items"]
+
+
+async def test_a_job_is_filtered_runs_costs_and_is_in_the_months_record(fleet):
+    gateway, door = fleet
+    licence = {"metadata": {"labels": {"example.com/licence-solver-9": "true"}}}
+    container = {
+        "name": "main", "image": "any", "command": ["sleep", "2"],
+        "resources": {"requests": {"cpu": "100m"}},
+    }  # fmt: skip
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": "train", "annotations": {"fleet.dev/run-time": "1h"}}
+    await door.create("jobs", {"metadata": metadata, "spec": {"template": template}})
+
+    # the filter of the example keeps it out everywhere, and says so
+    def is_refused(job):
+        return any(
+            each["type"] == "fleet.dev/Placed" and each["status"] == "False"
+            for each in job["status"].get("conditions") or ()
+        )
+
+    await door.until_one("jobs", "train", is_refused)
+    async with asyncio.timeout(50):
+        while True:
+            verdicts = (await placement(door))["status"].get("clusters") or ()
+            if {each["reason"] for each in verdicts} == {"Filtered"}:
+                break
+            await asyncio.sleep(0.1)
+    for verdict in verdicts:
+        assert verdict["message"] == "solver-9 is not licensed there (filter licences)"
+
+    # what the price source says is a PriceBook
+    book = await door.call("GET", f"{POLICIES}/pricebooks/price-list")
+    assert book["spec"]["offers"][0]["perHour"] == "41.10"
+
+    # licensed in idc-a it runs there, and costs
+    await door.call(
+        "PATCH", f"{POLICIES}/clusters/idc-a", licence,
+        headers={"content-type": "application/merge-patch+json"},
+    )  # fmt: skip
+    await door.until_one("jobs", "train", lambda found: found["status"].get("succeeded") == 1)
+    status = (await placement(door))["status"]
+    (shard,) = status["shards"]
+    assert (shard["cluster"], status["runTime"]) == ("idc-a", "1h")
+    assert float(shard["perHour"]) > 0
+    (row,) = await command(gateway)
+    assert row["name"] == "simulation/job/train"
+    assert float(row["soFar"]) > 0
+
+    # deleted it is still paid for
+    await door.delete("jobs", "train", propagationPolicy="Background")
+    await door.until_gone("jobs")
+    month = datetime.now(UTC).strftime("%Y-%m")
+    record = await door.call("GET", f"/api/v1/namespaces/fleet-system/configmaps/cost-{month}")
+    (line,) = json.loads(record["data"]["amounts"])
+    assert (line["namespace"], line["cluster"], line["currency"]) == ("simulation", "idc-a", "USD")
+    assert float(line["amount"]) == pytest.approx(float(row["soFar"]), abs=1e-6)
+    (gone,) = await command(gateway)
+    assert (gone["name"], gone["soFar"]) == ("simulation/(deleted)", line["amount"])
+    (cluster,) = await command(gateway, "--by", "cluster")
+    assert (cluster["name"], cluster["soFar"]) == ("idc-a", line["amount"])
