@@ -109,7 +109,6 @@ class Books:
         found = {name: each.taken_by(workload) for name, each in self._accounts.items()}
         return {name: taken for name, taken in found.items() if taken}
 
-<<<<<<< HEAD
     def taken_by_others(self, namespace: str) -> dict[str, dict[tuple[str, str], int]]:
         """What members run in their namespace of that name that the fleet did not put there: by
         member, see `NodeAccounts.taken_by_others`."""
@@ -118,11 +117,10 @@ class Books:
             for name, each in self._accounts.items()
         }
         return {name: taken for name, taken in found.items() if taken}
-=======
+
     def block_label(self, member: str) -> str:
         """The label of its nodes that names their block, as its accounts are kept; "" for none."""
         return self._block_labels.get(member, "")
->>>>>>> main
 
     def _divide(self, member: str, cluster: Object) -> None:
         """Keep the member's accounts by the blocks that its Cluster object names."""
