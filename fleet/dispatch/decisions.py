@@ -252,11 +252,13 @@ class _Pass:
         return grace_s is not None and view.grace_s is not None and grace_s < view.grace_s
 
     def _owe(self, record: Record, shards: Iterable[Shard], reason: str) -> Record:
-        """The record without `shards`, which are to be gone."""
+        """The record without `shards`, which are to be gone. Of what was only planned nothing was
+        asked of any member."""
         leaving = {(each.cluster, each.generation) for each in shards}
         if not leaving:
             return record
-        owed = [*record.owed, *(self._debt(record, each, reason) for each in shards)]
+        asked = [each for each in shards if each.state != "Planned"]
+        owed = [*record.owed, *(self._debt(record, each, reason) for each in asked)]
         unique = {(each.cluster, each.shard): each for each in reversed(owed)}
         return replace(
             record,
@@ -538,7 +540,15 @@ class _Pass:
     def _begin(self, record: Record) -> Record:
         """Begin to hold once nothing of an earlier generation can run any more."""
         planned = {each.cluster for each in record.shards if each.to_come}
-        if record.unfenced(self.now) or any(debt.cluster in planned for debt in record.owed):
+        before = [debt for debt in record.owed if debt.cluster in planned]
+        for debt in before:
+            sight = self.s.debts.get((debt.cluster, debt.shard))
+            if sight is not None and sight.refused is not None:
+                why = sight.refused  # nor would it let anything be held
+                self.barred[debt.cluster] = why.message
+                message = f"{debt.cluster}: {why.message}"
+                return self._release(record, reason=why.reason, message=message)
+        if record.unfenced(self.now) or before:
             return self._hold_over(record)
         holding = [
             replace(each, state="Holding") for each in record.shards if each.state == "Planned"

@@ -131,6 +131,18 @@ def test_a_plan_that_cannot_begin_in_time_is_given_up():
     assert decision.record.reason == "NotFenced"
 
 
+def test_a_plan_where_the_fleet_may_not_look_is_given_up_at_once():
+    """What is owed there cannot be seen gone before people let the fleet in again."""
+    debt = Debt("east", "train-g0-east", 0, "NotBound", NOW - 1)
+    before = record("QuotaHeld", in_state("Planned"), owed=(debt,))
+    refused = Refused("NotBound", "its RoleBinding was removed; to let the fleet in: …")
+    sight = Sight("east", why=refused.message, refused=refused)
+    decision = decided(before, debts={("east", "train-g0-east"): sight})
+    assert (decision.record.phase, decision.record.reason) == ("Queued", "NotBound")
+    assert decision.barred == {"east": refused.message}
+    assert decision.record.owed == (debt,)
+
+
 # -- holding
 
 
