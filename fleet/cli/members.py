@@ -161,11 +161,21 @@ def _left_behind(left: Mapping[str, Mapping[str, Any]]) -> str:
                 f"jsonpath={{.metadata.uid}}  # says {uid} if FILE leads to {name}"
             )
     lines += [f"  {line}" for line in commands("FILE")]
-    told = {name: known["spec"] for name, known in left.items() if known.get("spec")}
+    told = {name: spec for name, known in left.items() if (spec := _said(known))}
     if told:
         lines.append("What was said of the cluster goes with it; to say it again after a new join:")
     lines += [f"  {_saying(name, spec)}" for name, spec in told.items()]
     return "\n".join(lines)
+
+
+def _said(known: Mapping[str, Any]) -> dict[str, Any]:
+    """What somebody said in the spec of a Cluster object: what is not as it is by itself."""
+    from policies import CLUSTER
+
+    plain: dict[str, Any] = {"spec": {}}
+    CLUSTER.rules.default(plain)
+    spec = known.get("spec") or {}
+    return {key: value for key, value in spec.items() if plain["spec"].get(key) != value}
 
 
 def _saying(name: str, spec: Any) -> str:

@@ -22,6 +22,7 @@ from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
 from fleet.dispatch import remains
 from fleet.errors import AlreadyExists, NotFound
+from policies import CLUSTER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -621,6 +622,10 @@ def test_leave_says_how_to_set_again_what_goes_with_the_cluster(gateway: Gateway
     (patch,) = [each for each in printed_commands(fleet("leave", "east")) if "patch" in each]
     assert patch[:-1] == ["kubectl", "patch", "cluster", "east", "--type", "merge", "-p"]
     assert json.loads(patch[-1]) == {"spec": spec}
+    plain: dict[str, Any] = {"spec": {}}
+    CLUSTER.rules.default(plain)
+    gateway.answers[f"{CLUSTERS}/east"] = plain
+    assert plain["spec"] and "kubectl patch" not in fleet("leave", "east").stderr
 
 
 def test_a_dry_run_of_leave_lets_nobody_go(gateway: Gateway) -> None:
