@@ -3,9 +3,12 @@
 By priority class as much as possible is admitted, then the sums over all gangs are made least:
 tiers, clusters, pods of unknown price, money. First each gang is placed in the order of regret:
 those who would find the fewest other networks if they were put off, and the largest of these.
-Then, for a bounded number of rounds, somebody who was turned away or is worse off than it could be
-is placed first, and some of those in its way again after it; what is no better is undone. `bound`
-is what no admission can beat; `fleet.scheduling.exact` certifies closer ones.
+Then gangs of one role change places over what clusters hold in sums (`exchange`), and what comes
+out is put onto nodes, the largest pods first; where nodes hold less than sums say, the sums are
+corrected. Gangs of several roles, and elastic ones, change places on nodes, one round after the
+other: somebody who was turned away or is worse off than it could be is placed first, and some of
+those in its way again after it. What is no better is undone. `bound` is what no admission can beat;
+`fleet.scheduling.exact` certifies closer ones.
 """
 
 from __future__ import annotations
@@ -13,9 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from fleet.scheduling.exchange import Exchange
+from fleet.scheduling.fit import Cost
 from fleet.scheduling.holdings import Holdings, Seating
 from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.requests import accelerators
+from fleet.scheduling.stowage import Lot, stow
+from fleet.scheduling.totals import Gang, Option, Sort, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +30,16 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.demand import Demand
+    from fleet.scheduling.exchange import Shares
     from fleet.scheduling.price import Prices
 
-_ROUNDS: Final = 1600
-_PATIENCE: Final = 500
-"""Rounds without anything better after which nothing better is expected."""
+_ROUNDS: Final = 160
+"""For each gang, of changing places over sums."""
+_ON_NODES: Final = 100
+"""How many rounds over sums are worth one on nodes."""
+_PATIENCE: Final = 100
+"""Rounds on nodes without anything better after which nothing better is expected."""
+_CORRECTIONS: Final = 8
 
 Value = tuple[int, ...]
 """Worse the larger: minus what is admitted of each class, then tiers, clusters, unknown, money."""
@@ -83,12 +95,14 @@ def place_batch(
     """Who is admitted, and where to. `clusters` have everything deducted that is promised.
 
     `chance` chooses what is tried again; the same seed gives the same answer, in whatever order the
-    gangs and clusters come.
+    gangs and clusters come. `rounds`, for each gang, bound the work.
     """
     fleet = tuple(clusters)
     run = _Run(demands, fleet, now_s=now_s, chance=chance, prices=prices)
     run.first()
-    tried = run.improve(rounds)
+    tried = run.exchange(rounds * len(demands))
+    if run.unsettled():
+        tried += run.improve(max(1, rounds * len(demands) // _ON_NODES))
     reached = dict.fromkeys(sorted({each.priority for each in demands}), 0)
     for at in run.placed:
         reached[demands[at].priority] += weight(demands[at])
@@ -156,6 +170,7 @@ class _Run:
         ]
         self._devices = [_devices(each) for each in demands]
         self._free = _free(clusters)
+        self._names = sorted(each.name for each in clusters)
         self._plane = {each.name: each.parameter_plane for each in clusters}
         self.placed: dict[int, Placed] = {}
         self._ideal: dict[int, tuple[Value, tuple[str, ...]]] = {}
@@ -181,7 +196,128 @@ class _Run:
         choices = 1 if named else len(planes) if asks else len(planes) + 1
         return choices if demand.policy.gang.max_clusters == 1 else choices + 1, -weight(demand)
 
-    # -- better
+    # -- over sums
+
+    def exchange(self, rounds: int) -> int:
+        """Those of one role change places."""
+        movers = [at for at in self._order if at in self._ideal and self._simple(at)]
+        before, value = dict(self.placed), self._value()
+        for at in movers:
+            if at in self.placed:
+                self._leave(at)
+        gangs = [self._gang(at) for at in movers]
+        sorts = list(dict.fromkeys(each.sort for each in gangs))
+        asked = [sum(each.units for each in gangs if each.sort == sort) for sort in sorts]
+        rows = []
+        for name in self._names:
+            capacity = self._holdings.capacity(name)
+            rows.append(rows_of(capacity, sorts, asked) if capacity is not None else [])
+        exchange = Exchange(
+            gangs, [sorts.index(each.sort) for each in gangs], rows, chance=self._chance
+        )
+        for at, mover in enumerate(movers):
+            if mover in before:
+                exchange.put(at, self._shares(mover, before[mover]))
+        tried = exchange.improve(rounds) if exchange.holds() else 0
+        best = value, before
+        for correction in range(_CORRECTIONS):
+            unseated = self._seat(exchange, movers)
+            kept = dict(self.placed)
+            for at in self._order:
+                if at not in self.placed:
+                    self._place(at)
+            best = min(best, (self._value(), dict(self.placed)), key=lambda each: each[0])
+            self._undo(kept)
+            if not unseated or correction == _CORRECTIONS - 1:
+                break
+            for at, cluster, short in unseated:
+                exchange.leave(at)
+                exchange.less(cluster, exchange.sorts[at], short)
+            tried += exchange.improve(rounds // _CORRECTIONS, warm=True)
+        self._undo(best[1])
+        return tried
+
+    def _simple(self, at: int) -> bool:
+        roles = self._demands[at].roles
+        return len(roles) == 1 and roles[0].least is None
+
+    def _gang(self, at: int) -> Gang:
+        demand = self._demands[at]
+        (role,) = demand.roles
+        units = role.pods // role.unit
+        options = []
+        for name, candidate in sorted(self._holdings.candidates(demand).items()):
+            most = min(units, candidate.curve.units)
+            if most:
+                cost = Cost.of(candidate.curve.cost(most))
+                micro = None if cost.unknown else cost.micro // most
+                place = self._names.index(name)
+                options.append(Option(place, candidate.tier, candidate.domain, most, micro))
+        limit = demand.policy.objective.max_price
+        return Gang(
+            sort=Sort(role.kind, role.unit),
+            units=units,
+            span=1 if demand.policy.mode == "One" else demand.policy.gang.max_clusters,
+            priority=demand.priority,
+            weight=weight(demand),
+            options=tuple(options),
+            ceiling=None if limit is None else limit.micro,
+        )
+
+    def _shares(self, at: int, placed: Placed) -> Shares:
+        assert isinstance(placed.plan, Seating)
+        unit = self._demands[at].roles[0].unit
+        return tuple(
+            (self._names.index(piece.cluster), sum(piece.pods) // unit)
+            for piece in placed.plan.answer.pieces
+        )
+
+    def _seat(self, exchange: Exchange, movers: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Put all onto nodes; (position, cluster, units too many) of those that found no room."""
+        for mover in movers:
+            if mover in self.placed:
+                self._leave(mover)
+        there: list[list[int]] = [[] for _ in self._names]
+        for at, shares in enumerate(exchange.shares):
+            for cluster, _ in shares:
+                there[cluster].append(at)
+        seats: list[dict[str, dict[str, int]]] = [{} for _ in movers]
+        unseated = []
+        for cluster, name in enumerate(self._names):
+            capacity = self._holdings.capacity(name)
+            if capacity is None or not there[cluster]:
+                continue
+            lots = []
+            for at in there[cluster]:
+                candidate = self._holdings.candidates(self._demands[movers[at]])[name]
+                slopes = {step.block: step.slope for step in reversed(candidate.curve.steps)}
+                units = dict(exchange.shares[at])[cluster]
+                lots.append(Lot(exchange.gangs[at].sort, units, slopes))
+            found = stow(capacity, lots, chance=self._chance)
+            for at, blocks, left in zip(there[cluster], found.blocks, found.left, strict=True):
+                seats[at][name] = blocks
+                if left:
+                    unseated.append((at, cluster, left))
+        out = {at for at, _, _ in unseated}
+        sorts = [each.sort for each in exchange.gangs]
+        # In a block that holds them all, the largest pods first do find their nodes.
+        order = sorted(range(len(movers)), key=lambda at: (-sorts[at].size, -sorts[at].whole, at))
+        for at in order:
+            if exchange.shares[at] and at not in out:
+                placed = self._holdings.seat(self._items[movers[at]], seats[at])
+                if placed is None:
+                    unseated.append((at, exchange.shares[at][0][0], 1))
+                else:
+                    self._take(movers[at], placed)
+        return unseated
+
+    def unsettled(self) -> bool:
+        """Whether somebody is worse off than it could be, and not only by others of one role."""
+        return any(
+            at not in self.placed or not self._simple(at) for at in self._wronged()
+        ) and not all(map(self._simple, self._ideal))
+
+    # -- on nodes
 
     def improve(self, rounds: int) -> int:
         best, since, tried = self._value(), 0, 0

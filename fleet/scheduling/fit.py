@@ -225,6 +225,20 @@ class Curve:
             found = self._fillings[units] = self._fill(units)
         return found
 
+    def of_blocks(self, blocks: Mapping[str, int]) -> Filling | None:
+        """So many units in each block, the cheaper ones of each first; None where it has fewer."""
+        left, billing, cost = dict(blocks), dict[str, None](), 0
+        for step in self.steps:
+            units = min(left.get(step.block, 0), -step.units)
+            if units:
+                left[step.block] -= _take(step, units, {}, billing)
+                cost += step.opens + units * step.slope
+        if any(left.values()):
+            return None
+        ways = "+".join(filter(None, billing))
+        lost = self._stranded(blocks) if self._mix else 0
+        return Filling(tuple(sorted(blocks.items())), Cost.of(cost), ways, lost)
+
     def paid(self, blocks: Mapping[str, int]) -> int | None:
         """What the bill says per hour of so many units by block; None where that is not known."""
         left, total = dict(blocks), 0

@@ -14,7 +14,8 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.clusters import judge, room, standing
-from fleet.scheduling.gang import Answer, Asked, Terms, largest, solve
+from fleet.scheduling.fit import Cost
+from fleet.scheduling.gang import Answer, Asked, Piece, Terms, largest, solve
 from fleet.scheduling.placer import Placed, Unplaced
 from fleet.scheduling.price import Prices, Work
 from fleet.scheduling.stranding import POWERS
@@ -126,6 +127,45 @@ class Holdings:
         if answer is None:
             return self._unplaced(demand, asked, views)
         return self._placed(item, demand, answer, capacities)
+
+    def candidates(self, demand: Demand) -> Mapping[str, Candidate]:
+        """For a gang of one role, the clusters that come into question, as they are now."""
+        (role,) = demand.roles
+        return self._view(demand, role, inf).usable
+
+    def seat(self, item: Item, shares: Mapping[str, Mapping[str, int]]) -> Placed | None:
+        """A gang of one role with so many units in each block of each cluster; None where one does
+        not hold them.
+
+        The clusters are not weighed against others, nor the sum against a ceiling.
+        """
+        demand = _demand(item.demand)
+        (role,) = demand.roles
+        there = self.candidates(demand)
+        pieces, total = [], 0
+        for name in sorted(shares):
+            candidate = there.get(name)
+            filling = None if candidate is None else candidate.curve.of_blocks(shares[name])
+            if candidate is None or filling is None:
+                return None
+            total += filling.cost.packed + candidate.curve.once
+            pods = tuple((block, units * role.unit) for block, units in filling.blocks)
+            per_hour = None if filling.cost.unknown else filling.cost.micro
+            pieces.append(
+                Piece(name, (filling.units * role.unit,), (pods,), filling.billing, per_hour)
+            )
+        (domain, *_) = (there[name].domain for name in shares)
+        answer = Answer(
+            tier=max(there[name].tier for name in shares),
+            domains={} if role.network == "None" else {role.network: domain},
+            cost=Cost.of(total),
+            stranded=0,
+            pieces=tuple(pieces),
+            order=(0,),
+            bound=Cost(0, 0, 0),
+            exact=False,
+        )
+        return self._placed(item, demand, answer, self._capacities)
 
     def take(self, uid: str, placed: Placed) -> None:
         """Take the nodes that were found, even if those who are to leave are still on them."""
