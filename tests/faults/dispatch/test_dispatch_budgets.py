@@ -41,6 +41,9 @@ class Books:
     def taken_by(self, workload):
         return {}
 
+    def taken_by_others(self, namespace):
+        return {}
+
 
 async def put(store, resource, name, spec, *, namespace="", **metadata):
     where = {"namespace": namespace} if namespace else {}
