@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from fleet import app
+from fleet.dispatch import remains
 from fleet.gateway.config import Config
+from fleet.kube import paths
 from fleet.testbed.demo.objects import NAMESPACE
 from fleet.testbed.demo.story import what_to_try
 from fleet.testbed.embedded import EmbeddedCluster
@@ -20,12 +22,13 @@ from fleet.testbed.shape import ACCELERATOR, NodeShape
 
 ROOT = Path(__file__).parents[3]
 CLUSTERS = "/apis/fleet.dev/v1alpha1/clusters"
+RBAC = "rbac.authorization.k8s.io"
 POLICIES = "/apis/fleet.dev/v1alpha1/namespaces/{}/placementpolicies"
 
 
 @pytest.fixture
-async def gateway(tmp_path):
-    """A gateway over two members of one plane, with four accelerators and with two."""
+async def stage(tmp_path):
+    """(a gateway, its two members of one plane, with four accelerators and with two)"""
     config = Config(
         state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
         log_level="error",
@@ -41,14 +44,20 @@ async def gateway(tmp_path):
             made = await ready
             for member in members:
                 await made.members.join(member.name, member.kubeconfig.read_bytes())
-            yield made
+            yield made, members
         finally:
             serving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await serving
 
 
-async def test_the_example_of_a_gang_runs_in_two_clusters(gateway, over_tls):
+@pytest.fixture
+def gateway(stage):
+    return stage[0]
+
+
+async def test_the_example_of_a_gang_runs_in_two_clusters(stage, over_tls):
+    gateway, members = stage
     policy, job = yaml.safe_load_all((ROOT / "examples" / "gang.yaml").read_text())
     async with over_tls(gateway.kubeconfig, namespace="research") as door:
         headers = {"content-type": "application/merge-patch+json"}
@@ -63,6 +72,19 @@ async def test_the_example_of_a_gang_runs_in_two_clusters(gateway, over_tls):
         assert {name.rpartition(".")[2] for name in names} == {"idc-a", "idc-b"}
         said = sorted([await door.logs(name) for name in names])
         assert said == [f"rank {rank} of 6\n" for rank in range(6)]
+    made = {resource for member in members for resource in made_by_the_fleet(member)}
+    assert {"jobs.batch", "namespaces", "services", "rolebindings." + RBAC} <= made
+    removed = {each for removal in remains.REMOVALS for each in removal.resources}
+    assert made <= removed, "what `fleet leave` says is left is not all"
+
+
+def made_by_the_fleet(member):
+    """The resources of what the fleet created in a member; questions create nothing."""
+    for each in member.cluster.audit.records:
+        if each.method == "POST" and each.user.startswith(("admin", "fleet:dispatcher:")):
+            target = paths.parse_target("POST", each.path, ())
+            if target is not None and not target.gvr.resource.endswith("reviews"):
+                yield target.gvr.group_resource
 
 
 def _is_over(pod):
@@ -93,3 +115,31 @@ async def test_the_pod_that_is_suggested_runs(gateway, over_tls, pod, words):
         await door.until_one("pods", name, lambda each: each["status"].get("phase") == "Running")
         await door.delete("pods", name, gracePeriodSeconds=1)
         await door.until_gone("pods")
+
+
+async def test_what_a_warning_says_to_do_works(gateway, over_tls, pod):
+    async with over_tls(gateway.kubeconfig, namespace="team") as door:
+        await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
+        template = {"metadata": {"labels": {"app": "d"}}, "spec": pod()["spec"]}
+        template["spec"]["restartPolicy"] = "Always"
+        spec = {"selector": {"matchLabels": {"app": "d"}}, "template": template}
+        deployment = {"metadata": {"name": "d"}, "spec": spec}
+        answer = await door.send("POST", door.place("deployments"), deployment)
+        (warning,) = answer.warnings
+        create, label = re.findall(r"kubectl (create|label) namespace (\S+)", warning)
+        assert create[1] == label[1] == "team.MEMBER"
+        labels = {"fleet.dev/accept": "true"}
+        inside = {"metadata": {"name": "team.idc-a", "labels": labels}}
+        await door.call("POST", "/api/v1/namespaces", inside)
+    async with over_tls(gateway.kubeconfig, namespace="team.idc-a") as there:
+        await there.create("deployments", deployment)
+
+
+async def test_a_name_that_means_nothing_is_warned_about(gateway, over_tls):
+    offers = [{"cluster": "idc_a", "billing": "Owned"}]
+    book = {"metadata": {"name": "current"}, "spec": {"offers": offers}}
+    async with over_tls(gateway.kubeconfig) as door:
+        answer = await door.send("POST", "/apis/fleet.dev/v1alpha1/pricebooks", book)
+        assert answer.status == 201
+        (warning,) = answer.warnings
+        assert "did you mean idc-a?" in warning
