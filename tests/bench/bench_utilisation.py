@@ -185,7 +185,8 @@ def main() -> None:
     below = [] if options.quick else missed(results)
     told = "quick: nothing is measured" if options.quick else "every bound holds"
     print(f"\n{'missed: ' + ', '.join(below) if below else told}")
-    print(f"({time.perf_counter() - began:.0f} s)", flush=True)
+    lasted_s = time.perf_counter() - began
+    print(f"({lasted_s:.0f} s, {time.process_time():.0f} s of it on a processor)", flush=True)
     if options.json:
         print(json.dumps({key: round(value, 4) for key, value in results.items()}))
     sys.exit(bool(below))
