@@ -102,7 +102,7 @@ class Forwarder:
         not be reached, ServerTimeout when it may or may not have acted.
         """
         projector = self._projector(call)
-        body, content_type = self._body(call, projector)
+        body, content_type = await self._body(call, projector)
         answer = await self._send(call, body=body, content_type=content_type)
         value = await self._value(call, projector, answer)
         await self._take_in(call, value)
@@ -178,7 +178,7 @@ class Forwarder:
             current=entry.parse(),
         )
 
-    def _body(self, call: Call, projector: Projector | PartBodies) -> tuple[bytes, str]:
+    async def _body(self, call: Call, projector: Projector | PartBodies) -> tuple[bytes, str]:
         request, target = call.request, call.target
         revision_of = self._revision_of(call)
         if target.verb in ("delete", "deletecollection"):
@@ -195,11 +195,14 @@ class Forwarder:
                 )
                 return body, content_type
             entry = self._entry(call)
+            current: Mapping[str, Any] | None = entry.parse() if entry is not None else None
+            if current is None and patches.hangs_on_maps(content_type, request.body):
+                current = await self._seen(call)
             patched = PatchTarget(
                 namespace=target.namespace,
                 name=target.name,
                 revision_of=revision_of,
-                current=entry.parse() if entry is not None else None,
+                current=current,
             )
             return patches.unproject(
                 projector, content_type, request.body, target=patched
@@ -210,6 +213,20 @@ class Forwarder:
             obj, namespace=target.namespace, name=target.name, revision_of=revision_of
         )
         return orjson.dumps(obj), "application/json"
+
+    async def _seen(self, call: Call) -> Mapping[str, Any] | None:
+        """What is patched, where no collection has it; None for who may patch and not look.
+
+        Raises as `read`: what cannot be read for another reason cannot be patched either.
+        """
+        try:
+            return await self.read(
+                replace(call, request=replace(call.request, method="GET", query=(), body=b""))
+            )
+        except MemberStatus as refusal:
+            if refusal.http_code == 403:
+                return None
+            raise
 
     async def _send(
         self, call: Call, *, body: bytes, content_type: str, raw: bool = False

@@ -49,6 +49,21 @@ def unproject(projector: Projector, patch: Sequence[Any], *, target: PatchTarget
     return translated
 
 
+def hang_on_maps(patch: Sequence[Any]) -> bool:
+    """Whether an operation reads or writes in labels or annotations: what is sent for it depends
+    on whether the member's object has that map."""
+    pointers = [
+        _tokens(operation.get(key))
+        for operation in patch
+        if isinstance(operation, dict)
+        for key in ("path", "from")
+    ]
+    return any(
+        tokens is not None and tokens[:1] == [METADATA] and tokens[1:2] in ([_MAPS[0]], [_MAPS[1]])
+        for tokens in pointers
+    )
+
+
 def _tokens(pointer: Any) -> list[str] | None:
     """A JSON pointer's reference tokens, None when it is none."""
     if pointer == "":

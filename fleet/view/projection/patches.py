@@ -50,6 +50,15 @@ def read(content_type: str, body: bytes) -> Any:
     raise UnsupportedMediaType.of(ACCEPTED)
 
 
+def hangs_on_maps(content_type: str, body: bytes) -> bool:
+    """Whether what is sent depends on which of labels and annotations the member's object has.
+
+    Raises as `read`.
+    """
+    document = read(content_type, body) if _media_type(content_type) == JSON_PATCH else None
+    return isinstance(document, list) and operations.hang_on_maps(document)
+
+
 def unproject(
     projector: Projector, content_type: str, body: bytes, *, target: PatchTarget
 ) -> bytes:

@@ -117,6 +117,40 @@ async def test_patches_carry_the_revision_they_are_made_for(stage, east, kept):
     assert sent(east)[0]["value"] == "6"
 
 
+@pytest.mark.parametrize("has", [None, {}, {"a": "1"}])
+async def test_a_first_annotation_of_what_is_not_kept_gets_its_map(stage, east, has):
+    here, there = (each.replace("configmaps", "secrets") for each in (HERE, THERE))
+    secret = east.object("secrets", "s", revision=7)
+    secret["metadata"] |= {} if has is None else {"annotations": has}
+    east.answer("GET", f"{there}/s", secret)
+    east.answer("PATCH", f"{there}/s", east.object("secrets", "s", revision=8))
+    add = {"op": "add", "path": "/metadata/annotations/zz", "value": "1"}
+    await stage.call("PATCH", f"{here}/s", [dict(add)], content_type=JSON)
+    path = "/metadata/annotations"
+    made = [
+        {"op": "test", "path": path, "value": None},
+        {"op": "add", "path": path, "value": {}},
+    ]
+    assert sent(east) == [*(made if has is None else ()), add]
+
+
+async def test_who_may_patch_and_not_look_patches(stage, east, refusal):
+    here, there = (each.replace("configmaps", "secrets") for each in (HERE, THERE))
+    east.answer("GET", f"{there}/s", refusal(403, "Forbidden", FORBIDDEN), status=403)
+    east.answer("PATCH", f"{there}/s", east.object("secrets", "s", revision=8))
+    add = {"op": "add", "path": "/metadata/labels/zz", "value": "1"}
+    await stage.call("PATCH", f"{here}/s", [dict(add)], content_type=JSON)
+    assert sent(east) == [add]
+
+
+async def test_a_patch_beside_the_maps_is_sent_without_a_look(stage, east):
+    here, there = (each.replace("configmaps", "secrets") for each in (HERE, THERE))
+    east.answer("PATCH", f"{there}/s", east.object("secrets", "s", revision=8))
+    add = {"op": "add", "path": "/data/zz", "value": "MQ=="}
+    await stage.call("PATCH", f"{here}/s", [add], content_type=JSON)
+    assert [each.method for each in east.asked] == ["PATCH"]
+
+
 async def test_a_deletion_has_the_members_preconditions(stage, east, kept):
     east.answer("DELETE", f"{THERE}/a", east.object("configmaps", "a"))
     options = {"preconditions": {"uid": "east-a", "resourceVersion": kept(stage)}}
