@@ -116,7 +116,8 @@ class Desk:
         decided = self.engine.step(now)
         self._is_new = False
         self._drop_ended()
-        back = self._settle(recalled=False) + self._call_back(now, expected or {})
+        back = self._settle(recalled=True) + self._settle(recalled=False)
+        back += self._call_back(now, expected or {})
         refused = {each.uid: each.item for each in decided if _may_be_lent_to(each)}
         for item in refused.values():
             self.engine.submit(item, now)

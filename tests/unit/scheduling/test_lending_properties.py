@@ -282,7 +282,7 @@ def knows_the_same(history: History) -> None:
     assert anew.next_s() is not None or all(loan.ending for loan in anew.loans.values())
 
 
-@pytest.mark.parametrize("seed", [*range(20), 26, 514, 745, 868, 1166])
+@pytest.mark.parametrize("seed", [*range(20), 26, 514, 745, 782, 868, 1166, 1514])
 def test_long_histories_keep_it_all(seed: int) -> None:
     """The last ones found faults: a borrower that lends as well, and what was held for others
     before a restart.
