@@ -29,6 +29,7 @@ from fleet.apiserver.controllers import Controllers
 from fleet.apiserver.http import Limits, Options, Server
 from fleet.apiserver.kinds import CustomKind
 from fleet.dispatch.decisions import Timing
+from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.parts import Parts
 from fleet.gateway import own
 from fleet.gateway.assembly import Assembly
@@ -143,6 +144,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             now=_now,
             root_ca=authority.certificate.decode(),
             elsewhere=not_a_members.named,
+            orphaned_first=(FINALIZER,),
             kernel=assembly.own,
         )
         controllers.start()

@@ -55,7 +55,6 @@ _WORKERS: Final = 256
 _NODES: Final = GroupVersionResource("", "v1", "nodes")
 _EVENTS: Final = GroupVersionResource("", "v1", "events")
 _ENDED: Final = ("Succeeded", "Failed")
-_ORPHAN_MARK: Final = b'"orphan"'
 _REMEMBERED: Final = 4096
 
 
@@ -88,7 +87,6 @@ class Dispatch:
         self._answer_s = answer_s
         self._remotes: dict[str, tuple[object, Remote]] = {}
         self._departed: dict[ShardKey, bool] = {}
-        self._orphaned: set[str] = set()  # UIDs of what is deleted and leaves its shards
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._followed: ExitStack | None = None
         self._following: set[GroupVersionResource] = set()
@@ -129,7 +127,6 @@ class Dispatch:
             chronicle=chronicle,
             bill=bill,
             barred=self._bars.put,
-            orphaned=self._orphaned.__contains__,
             uid=uid,
             now=now,
             timing=timing or Timing(),
@@ -219,10 +216,6 @@ class Dispatch:
         entry = event.entry
         if event.deleted:
             self._bars.forget(entry.uid)
-            self._orphaned.discard(entry.uid)
-        elif _ORPHAN_MARK in entry.metadata:
-            # Seen here at once: the garbage collector takes the mark off as soon as it can.
-            self._orphaned.add(entry.uid)
         if event.previous is not None and _wish(entry) != _wish(event.previous):
             self._waiting.changed()  # it may ask for less, or under another policy
         self._queue.add(Key(kind.name, *entry.key))

@@ -84,14 +84,11 @@ class Reconciler:
         chronicle: Chronicle,
         bill: Bill,
         barred: Callable[[str, str, str], None],
-        orphaned: Callable[[str], bool],
         uid: Callable[[], str],
         now: Callable[[], float],
         timing: Timing,
     ) -> None:
-        """`barred` is told (workload uid, cluster, why) of clusters that did not hold a plan;
-        `orphaned` says of a workload's UID whether its deletion leaves its shards where they are.
-        """
+        """`barred` is told (workload uid, cluster, why) of clusters that did not hold a plan."""
         self._store = store
         self._placements = PLACEMENT.resource
         self._looker = looker
@@ -99,7 +96,6 @@ class Reconciler:
         self._chronicle = chronicle
         self._bill = bill
         self._barred = barred
-        self._orphaned = orphaned
         self._uid = uid
         self._now = now
         self._timing = timing
@@ -285,7 +281,7 @@ class Reconciler:
 
     def _situation(self, workload: Workload, record: Record, seen: Seen) -> Situation:
         return Situation(
-            ask=workload.ask(orphaned=self._orphaned(workload.uid)),
+            ask=workload.ask(),
             record=record,
             now=self._now(),
             sights=seen.shards,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from fleet.apiserver.deletion import ORPHAN
 from fleet.dispatch import environment
 from fleet.dispatch.marks import (
     FLEET_ANNOTATION,
@@ -63,9 +64,8 @@ class Workload(ABC):
         """What its pods are made of: an object with `metadata` and `spec`."""
 
     @abstractmethod
-    def ask(self, *, orphaned: bool = False) -> Ask:
-        """What decisions need to know of it; `orphaned` is whether its deletion is to leave what
-        depends on it."""
+    def ask(self) -> Ask:
+        """What decisions need to know of it."""
 
     @property
     def namespace(self) -> str:
@@ -87,6 +87,12 @@ class Workload(ABC):
     @property
     def deleting(self) -> bool:
         return bool(self.obj["metadata"].get("deletionTimestamp"))
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether its deletion is to leave what depends on it. The mark stays for as long as
+        dispatch holds on to the workload."""
+        return self.deleting and ORPHAN in (self.obj["metadata"].get("finalizers") or ())
 
     @property
     def pod_spec(self) -> Object:

@@ -20,7 +20,7 @@ from fleet.apiserver.deletion import FOREGROUND, ORPHAN
 from fleet.kube.options import DeleteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from fleet.apiserver.controllers.objects import Objects
     from fleet.kube.resources import Resource
@@ -41,11 +41,17 @@ class GarbageCollector:
     """Collects the garbage of one store."""
 
     def __init__(
-        self, objects: Objects, *, elsewhere: Callable[[Resource, str], bool] = _nowhere
+        self,
+        objects: Objects,
+        *,
+        elsewhere: Callable[[Resource, str], bool] = _nowhere,
+        orphaned_first: Collection[str] = (),
     ) -> None:
         """`elsewhere` says of which names this store is no judge: their objects, if there are
-        any, live in members."""
+        any, live in members. `orphaned_first` are finalizers of those who leave dependents behind
+        themselves: they read the mark that says so, which stays for as long as they hold on."""
         self._objects = objects
+        self._orphaned_first = frozenset(orphaned_first)
         self._elsewhere = elsewhere
         self._graph = Graph()
         self._queue: Queue[Key] = Queue("garbage")
@@ -77,6 +83,8 @@ class GarbageCollector:
         if standing != before:
             self._left(key, before)
             self._queue.add(key)
+        elif standing.marked and ORPHAN in standing.finalizers:
+            self._queue.add(key)  # others may have let go of it
 
     def _left(self, key: Key, before: Standing) -> None:
         """An owner may have waited for what `key` was before."""
@@ -120,6 +128,8 @@ class GarbageCollector:
             case owners.Release(finalizer):
                 await change(lambda obj: owners.without_finalizer(obj, finalizer))
             case owners.Orphan(left):
+                if self._orphaned_first.intersection(metadata["finalizers"]):
+                    return
                 await self._orphan(left, uid)
                 await change(lambda obj: owners.without_finalizer(obj, ORPHAN))
             case owners.Await(waited_for):

@@ -13,7 +13,7 @@ from fleet.apiserver.controllers.namespaces import NAMESPACES, NamespaceDeletion
 from fleet.apiserver.controllers.objects import Objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from fleet.apiserver.kernel import Kernel
@@ -38,14 +38,18 @@ class Controllers:
         now: Callable[[], datetime],
         root_ca: str,
         elsewhere: Callable[[Resource, str], bool] = lambda resource, name: False,
+        orphaned_first: Collection[str] = (),
         kernel: Kernel | None = None,
     ) -> None:
         """`root_ca` is the PEM bundle of the API's own authority. `elsewhere` says of a resource
         and a name that such an object, if there is one, lives in a member: it is never taken for
-        absent. `kernel` is what serves the kinds that CustomResourceDefinitions define."""
+        absent. `orphaned_first` is `GarbageCollector`'s. `kernel` is what serves the kinds that
+        CustomResourceDefinitions define."""
         self._objects = Objects(store, rows, writer)
         self._kernel = kernel
-        self._garbage = GarbageCollector(self._objects, elsewhere=elsewhere)
+        self._garbage = GarbageCollector(
+            self._objects, elsewhere=elsewhere, orphaned_first=orphaned_first
+        )
         self._namespaces = NamespaceDeletion(self._objects, now=now)
         self._furnishing = NamespaceFurnishing(self._objects, root_ca=root_ca)
         self._definitions = None

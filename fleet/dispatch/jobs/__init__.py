@@ -76,7 +76,7 @@ class JobWorkload(Workload):
                 return dict(each)
         return None
 
-    def ask(self, *, orphaned: bool = False) -> Ask:
+    def ask(self) -> Ask:
         spec = self.spec
         return Ask(
             name=self.name,
@@ -87,7 +87,7 @@ class JobWorkload(Workload):
             started_at=moment((self.obj.get("status") or {}).get("startTime")),
             suspended=bool(spec.get("suspend")),
             deleting=self.deleting,
-            orphaned=orphaned,
+            orphaned=self.orphaned,
         )
 
     def unsplittable(self) -> str:

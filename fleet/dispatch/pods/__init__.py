@@ -46,8 +46,8 @@ class PodWorkload(Workload):
     def finished(self) -> bool:
         return (self.obj.get("status") or {}).get("phase") in fold.ENDED
 
-    def ask(self, *, orphaned: bool = False) -> Ask:
-        """A Pod has no dependents to leave behind: `orphaned` says nothing."""
+    def ask(self) -> Ask:
+        """A Pod has no dependents to leave behind: that it is `orphaned` says nothing."""
         # Without a node its period is 0 whatever the user said.
         placed = bool(self.spec.get("nodeName"))
         grace_s = self.obj["metadata"].get("deletionGracePeriodSeconds")

@@ -471,6 +471,24 @@ async def test_orphans_keep_living_without_the_reference(
         assert [r["name"] for r in leaf["metadata"]["ownerReferences"]] == ["other"]
 
 
+async def test_the_mark_to_orphan_stays_until_those_who_orphan_first_let_go(
+    started: Callable[..., Any], harness: ModuleType
+) -> None:
+    async with started(orphaned_first=("example.com/first",)) as api:
+        await namespace(api, "lab")
+        root = await config(api, "root", finalizers=["example.com/first"])
+        await config(api, "leaf", ownerReferences=[owner(root)])
+        path = MAPS.format("lab") + "/root"
+        await api.must("DELETE", f"{path}?propagationPolicy=Orphan")
+        await harness.at_rest(api)
+        held = await api.must("GET", path)
+        assert held["metadata"]["finalizers"] == ["example.com/first", "orphan"]
+        let_go = {"metadata": {"finalizers": ["orphan"]}}
+        await api.must("PATCH", path, let_go, content_type=MERGE)
+        await harness.at_rest(api)
+        assert await names_in(api, MAPS.format("lab")) == ["kube-root-ca.crt", "leaf"]
+
+
 async def test_a_job_leaves_its_pods_unless_told_otherwise(
     started: Callable[..., Any], harness: ModuleType
 ) -> None:

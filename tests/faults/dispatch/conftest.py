@@ -532,7 +532,6 @@ class Fleet:
         self.planner = Planner(self)
         self.decides: Callable[[], Any] = lambda: self.planner
         """Makes the planner of each life of the gateway."""
-        self.orphaned: set[str] = set()
         self.block_labels: dict[str, str] = {}
         self.crash_after: int | None = None
         self.operations = 0
@@ -611,7 +610,6 @@ class Fleet:
             chronicle=chronicle,
             bill=self.bills,
             barred=self.bars.put,
-            orphaned=self.orphaned.__contains__,
             uid=self._uids,
             now=self.clock,
             timing=TIMING,
@@ -702,9 +700,17 @@ class Fleet:
 
         await self.store.rewrite(row, namespace="payments", name=name, change=changed)
 
-    async def delete_job(self, name: str = "train") -> None:
+    async def delete_job(self, name: str = "train", *, orphan: bool = False) -> None:
+        """As the API does it; with `orphan` the mark stays, nobody collects garbage here."""
         stamp = records.text_of(self.clock.now)
-        await self.change_job(name, lambda obj: obj["metadata"].update(deletionTimestamp=stamp))
+
+        def delete(obj: Object) -> None:
+            metadata = obj["metadata"]
+            metadata["deletionTimestamp"] = stamp
+            if orphan:
+                metadata["finalizers"] = [*(metadata.get("finalizers") or ()), "orphan"]
+
+        await self.change_job(name, delete)
 
     async def run_pod(self, name: str = "web", **more: Any) -> None:
         metadata = {"name": name, **more.pop("metadata", {})}

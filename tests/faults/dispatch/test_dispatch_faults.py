@@ -71,6 +71,30 @@ async def test_a_gateway_killed_between_any_two_operations_goes_on_as_if_it_had_
             assert fleet.records() == {}
 
 
+@pytest.mark.timeout(300)
+async def test_a_gateway_killed_while_it_orphans_leaves_the_shards_all_the_same(new_fleet, crash):
+    async def orphans(fleet, number):
+        await two_members(fleet)
+        await fleet.run_job(ranks=6)
+        await fleet.until(lambda: fleet.record().phase == "Running")
+        before = fleet.operations
+        fleet.crash_after = before + number
+        await fleet.delete_job(orphan=True)
+        await _live_through(fleet, crash, lambda: not fleet.records())
+        taken = fleet.operations - before
+        assert fleet.job()["metadata"]["finalizers"] == ["orphan"]
+        await fleet.wait(2 * LEASE_S)
+        assert sorted(fleet.running()) == [0, 1, 2, 3, 4, 5], number
+        return taken
+
+    number, total = 0, 1
+    while number < total:
+        async with new_fleet() as fleet:
+            total = max(total, await orphans(fleet, number))
+        number += 1
+    assert total > 6
+
+
 @pytest.mark.parametrize("stands", [("east",), ("east", "west")])
 async def test_a_gateway_killed_while_holding_leaves_nothing_held_after_the_holds_time(
     fleet, stands

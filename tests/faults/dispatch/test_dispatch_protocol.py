@@ -151,9 +151,9 @@ async def test_a_deletion_that_orphans_leaves_the_shards_to_their_members(fleet)
     await two_members(fleet)
     await fleet.run_job(ranks=6)
     await fleet.until(lambda: fleet.record().phase == "Running")
-    fleet.orphaned.add(fleet.job()["metadata"]["uid"])
-    await fleet.delete_job()
-    await fleet.until(lambda: fleet.job() is None)
+    await fleet.delete_job(orphan=True)
+    await fleet.until(lambda: fleet.job()["metadata"]["finalizers"] == ["orphan"])
+    assert fleet.records() == {}
     await fleet.wait(60)  # longer than any lease
     assert sorted(fleet.running()) == [0, 1, 2, 3, 4, 5]
     for member in fleet.members.values():
