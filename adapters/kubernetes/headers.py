@@ -42,12 +42,13 @@ def towards_member(
 ) -> CIMultiDict[str]:
     """The headers to send for a request that came with `headers` (lower-case keys).
 
-    Raises TransportError for a value that would become several headers.
+    Where the request came in, its `connection` was heeded; names in it are not taken for headers
+    here, or a client could take away what the gateway says of it. Raises TransportError for a
+    value that would become several headers.
     """
-    named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     sent: CIMultiDict[str] = CIMultiDict()
     for name, value in headers.items():
-        if name in _NEVER_SENT or name in named or name.startswith(_NEVER_SENT_PREFIX):
+        if name in _NEVER_SENT or name.startswith(_NEVER_SENT_PREFIX):
             continue
         for line in value.split("\n") if name.startswith(_SEVERAL_LINES) else (value,):
             if not _VALUE.fullmatch(line):

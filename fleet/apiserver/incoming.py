@@ -19,7 +19,7 @@ from fleet.errors import BadRequest, RequestTooLarge, UnsupportedMediaType
 from fleet.kube.wire import ANONYMOUS, UserInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 MAX_QUERY_FIELDS = 1000
 
@@ -27,6 +27,7 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OFFERS = frozenset({"sec-websocket-protocol", "x-stream-protocol-version"})
 _GROUPS = "impersonate-group"
+_OF_CONNECTIONS = frozenset({"close", "keep-alive", "upgrade"})
 _TOKEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Query = tuple[tuple[str, str], ...]
@@ -121,13 +122,23 @@ def audit_id_of(headers: Mapping[str, str], fresh: str) -> str:
 def headers_of(raw: web.BaseRequest) -> dict[str, str]:
     """Headers by lower-case name; the last value of a repeated one, but every offered protocol:
     SPDY clients send each on a line of its own. Groups to impersonate, which may hold commas, are
-    joined by line breaks."""
+    joined by line breaks.
+
+    What `Connection` names is for this connection alone (RFC 9110 7.6.1) and is left out here,
+    where only the client has spoken: later, it could take away what the gateway has added.
+    """
     headers = {name.lower(): value for name, value in raw.headers.items()}
+    for name in _named(raw.headers.getall("connection", [])) - _OF_CONNECTIONS:
+        headers.pop(name, None)
     for name in _OFFERS & headers.keys():
         headers[name] = ", ".join(raw.headers.getall(name))
     if _GROUPS in headers:
         headers[_GROUPS] = "\n".join(raw.headers.getall(_GROUPS))
     return headers
+
+
+def _named(connection: Iterable[str]) -> set[str]:
+    return {name.strip().lower() for text in connection for name in text.split(",")}
 
 
 def open_transport(raw: web.BaseRequest) -> asyncio.Transport | None:

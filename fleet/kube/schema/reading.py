@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Number(float):
@@ -52,13 +55,26 @@ def parse_json(body: bytes) -> Any:
     Raises Unreadable.
     """
     try:
-        return json.loads(
+        value = json.loads(
             body, object_pairs_hook=_object, parse_float=Number, parse_constant=_no_constant
         )
+        return _whole(value) if _SURROGATE.search(body) else value
     except json.JSONDecodeError as error:
         raise Unreadable(_go_syntax_error(error)) from error
     except (ValueError, RecursionError) as error:
         raise Unreadable(str(error) or "exceeded max depth") from error
+
+
+def _whole(value: Any) -> Any:
+    """The value with halves of surrogate pairs replaced, as Go's decoder does: no other text can be
+    written down."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Repeated):
+        return Repeated([(_whole(name), _whole(entry)) for name, entry in value.pairs])
+    if isinstance(value, dict):
+        return {_whole(name): _whole(entry) for name, entry in value.items()}
+    return [_whole(each) for each in value] if isinstance(value, list) else value
 
 
 _GO_PLACES = {
@@ -127,10 +143,53 @@ def repeated_fields(value: Any) -> list[str]:
     return list(found)
 
 
+_WRITTEN_OUT_BYTES: Final = 4 << 20
+"""How large a document may become whose aliases are written out (CVE-2019-11253)."""
+
+
 class _Loader(yaml.CSafeLoader):
     """YAML with the scalars that sigs.k8s.io/yaml knows: no timestamps, no base 60."""
 
     repeats: list[str]
+
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None and _written_out(node) > _WRITTEN_OUT_BYTES:
+            raise yaml.YAMLError("document contains excessive aliasing")
+        return node
+
+
+def _written_out(root: yaml.Node) -> int:
+    """Bytes of a document, at least, with every alias written out; 0 where it has none.
+
+    Raises YAMLError for one that holds itself.
+    """
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+    aliased = False
+
+    def size_of(node: yaml.Node) -> int:
+        nonlocal aliased
+        known = sizes.get(id(node))
+        if known is not None:
+            aliased = True
+            return known
+        if isinstance(node, yaml.ScalarNode):
+            size = len(node.value) + 1
+        else:
+            if id(node) in open_nodes:
+                raise yaml.YAMLError("anchor contains itself")
+            open_nodes.add(id(node))
+            parts = node.value
+            if isinstance(node, yaml.MappingNode):
+                parts = [each for pair in node.value for each in pair]
+            size = 2 + sum(map(size_of, parts))
+            open_nodes.discard(id(node))
+        sizes[id(node)] = size
+        return size
+
+    size = size_of(root)
+    return size if aliased else 0
 
 
 def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:

@@ -72,6 +72,25 @@ async def test_of_repeated_headers_offers_and_groups_are_all_kept(serving: Any) 
     assert headers["x-other"] == "2"
 
 
+async def test_what_a_client_says_for_this_connection_alone_goes_no_further(serving: Any) -> None:
+    """Taken out here; later it could take away what the gateway says of the caller."""
+    async with serving() as edge:
+        connection = await edge.connect()
+        await connection.get(
+            "/",
+            "Connection: X-Mine, keep-alive",
+            "Connection: Impersonate-Group",
+            "X-Mine: 1",
+            "Impersonate-Group: a",
+            "X-Kept: 2",
+        )
+        await connection.close()
+    headers = edge.requests[0].headers
+    assert "x-mine" not in headers
+    assert "impersonate-group" not in headers
+    assert headers["x-kept"] == "2"
+
+
 async def test_many_requests_share_a_connection(serving: Any) -> None:
     async with serving() as edge:
         connection = await edge.connect()

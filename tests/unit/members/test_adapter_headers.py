@@ -37,13 +37,24 @@ def test_without_a_credential_no_authorization_is_sent():
     assert dict(sent) == {"User-Agent": "fleet"}
 
 
-def test_hop_by_hop_headers_stop_here_also_those_the_caller_names():
+def test_hop_by_hop_headers_stop_here_and_no_name_in_one_takes_the_identity_away():
+    """CVE-2022-31676, and kin: a client must not choose which of the gateway's headers arrive."""
     sent = headers.towards_member(
-        {"connection": "keep-alive, X-Mine", "x-mine": "1", "te": "trailers", "x-kept": "2"},
-        authorization="",
+        {
+            "connection": "keep-alive, impersonate-user, authorization",
+            "impersonate-user": "fleet:jane",
+            "te": "trailers",
+            "x-kept": "2",
+        },
+        authorization="Bearer ours",
         impersonation=NOBODY,
     )
-    assert dict(sent) == {"x-kept": "2", "User-Agent": "fleet"}
+    assert dict(sent) == {
+        "impersonate-user": "fleet:jane",
+        "x-kept": "2",
+        "User-Agent": "fleet",
+        "Authorization": "Bearer ours",
+    }
 
 
 def test_groups_are_sent_one_a_line():
