@@ -26,7 +26,7 @@ from fleet.errors import (
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, Response
 from fleet.members.calls import body_of
-from fleet.view import crossing
+from fleet.view import crossing, strictness
 from fleet.view.parts import PartBodies
 from fleet.view.projection import patches
 from fleet.view.projection.patches import PatchTarget
@@ -102,12 +102,16 @@ class Forwarder:
         not be reached, ServerTimeout when it may or may not have acted.
         """
         projector = self._projector(call)
+        warnings: tuple[str, ...] = ()
+        if call.target.verb in ("create", "update", "patch"):
+            warnings = strictness.check(call.request, call.resource)
         body, content_type = await self._body(call, projector)
         answer = await self._send(call, body=body, content_type=content_type)
         value = await self._value(call, projector, answer)
         await self._take_in(call, value)
         await self._project(call, projector, value)
-        return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(value), answer.warnings)
+        warnings += tuple(answer.warnings)
+        return Response(answer.status, bodies.JSON_HEADERS, orjson.dumps(value), warnings)
 
     async def read(self, call: Call) -> dict[str, Any]:
         """GET of an object or subresource, straight from the member; projected."""

@@ -25,7 +25,7 @@ from fleet.kube.schema.fields import (
 from fleet.kube.schema.reading import Unreadable, parse_json, repeated_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from fleet.kube.schema import Schema
 
@@ -94,11 +94,22 @@ def apply_patch(
         raise _invalid(shown, str(error)) from error
     problems += sorted(unknown) if strategic else unknown
     if problems and validation is FieldValidation.STRICT:
-        raise _invalid(shown, f"strict decoding error: {', '.join(problems)}")
+        raise _not_strict(shown, problems)
     if warn is not None and validation is FieldValidation.WARN:
         for problem in problems:
             warn(problem)
     return held
+
+
+def not_strict_patch(patch: Any, problems: Iterable[str], *, strategic: bool) -> Invalid:
+    """The refusal of a patch under `fieldValidation=Strict` where the object is not at hand; in the
+    place of the outcome the message has the patch."""
+    shown = go_print(patch) if strategic else json.dumps(patch, separators=(",", ":"))
+    return _not_strict(shown, problems)
+
+
+def _not_strict(shown: str, problems: Iterable[str]) -> Invalid:
+    return _invalid(shown, f"strict decoding error: {', '.join(problems)}")
 
 
 def _check_object(patch: Any, *, strategic: bool, strict: bool) -> None:

@@ -26,7 +26,7 @@ from fleet.kube.schema.documents import GoField, go_fields, schema_for
 from fleet.kube.schema.reading import Number, Repeated, Unreadable, parse_json, parse_yaml, word_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from fleet.kube.schema.model import GroupVersionKind, Schema
 
@@ -130,11 +130,16 @@ def decode(
     if repeats:
         problems = (repeats, *problems)
     if problems and validation is FieldValidation.STRICT:
-        raise BadRequest(
-            f'{kind_name} in version "{version}" cannot be handled as a {kind_name}: '
-            f"strict decoding error: {', '.join(problems)}"
-        )
+        raise not_strict(kind_name, version, problems)
     return Decoded(held, problems if validation is FieldValidation.WARN else ())
+
+
+def not_strict(kind: str, version: str, problems: Iterable[str]) -> BadRequest:
+    """The refusal of an object under `fieldValidation=Strict`."""
+    return BadRequest(
+        f'{kind} in version "{version}" cannot be handled as a {kind}: '
+        f"strict decoding error: {', '.join(problems)}"
+    )
 
 
 def _check_kind(value: dict[str, Any], *, api_version: str, kind: str) -> None:

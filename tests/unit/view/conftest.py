@@ -244,7 +244,7 @@ class Stage:
         path, _, query = path.partition("?")
         pairs = [pair.partition("=") for pair in query.split("&") if pair]
         told = {name.replace("_", "-"): value for name, value in headers.items()}
-        raw = b"" if body is None else orjson.dumps(body)
+        raw = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
         if raw:
             told.setdefault("content-type", "application/json")
         asked = tuple((name, value) for name, _, value in pairs)

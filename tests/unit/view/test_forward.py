@@ -7,6 +7,7 @@ import pytest
 
 from fleet.apiserver.outgoing import error_response
 from fleet.errors import (
+    ApiError,
     BadRequest,
     Conflict,
     Forbidden,
@@ -82,6 +83,54 @@ async def test_nobody_crosses_by_a_name_with_a_line_break(stage, east):
             "POST", HERE, config_map(), user=UserInfo("jane", ("dev\nsystem:masters",))
         )
     assert east.asked == []
+
+
+# -- repeated fields
+
+TWICE = b'{"data":{"a":"b","a":"c"}}'
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type", "body", "code", "why"),
+    [
+        (
+            "POST", "application/json", b'{"metadata":{"name":"a"},' + TWICE[1:], 400,
+            'ConfigMap in version "v1" cannot be handled as a ConfigMap: '
+            'strict decoding error: duplicate field "data.a"',
+        ),
+        (
+            "PUT", "application/yaml", b"metadata: {name: a}\ndata:\n  a: b\n  a: c\n", 400,
+            'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
+            'yaml: unmarshal errors:\n  line 4: key "a" already set in map',
+        ),
+        ("PATCH", MERGE, TWICE, 422, 'strict decoding error: duplicate field "data.a"'),
+        (
+            "PATCH", JSON, b'[{"op":"add","path":"/data/a","value":"b","value":"c"}]', 422,
+            'strict decoding error: json patch duplicate field "[0].value"',
+        ),
+        (
+            "PATCH", "application/apply-patch+yaml", b"data:\n  a: b\n  a: c\n", 400,
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+            '  line 3: key "a" already set in map',
+        ),
+    ],
+)  # fmt: skip
+async def test_repeated_fields_are_refused_or_told_before_the_body_is_written_anew(
+    stage, east, method, content_type, body, code, why
+):
+    path = "" if method == "POST" else "/a"
+    east.answer(method, THERE + path, east.object("configmaps", "a"))
+    with pytest.raises(ApiError) as refused:
+        await stage.call(
+            method, f"{HERE}{path}?fieldValidation=Strict", body, content_type=content_type
+        )
+    assert (refused.value.http_code, east.asked) == (code, [])
+    assert str(refused.value).endswith(why)
+    answer = await stage.call(method, HERE + path, body, content_type=content_type)
+    (told,) = answer.warnings
+    assert why.endswith(told)
+    ignored = f"{HERE}{path}?fieldValidation=Ignore"
+    assert (await stage.call(method, ignored, body, content_type=content_type)).warnings == ()
 
 
 # -- revisions
