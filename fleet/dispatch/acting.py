@@ -46,6 +46,7 @@ _FINAL_CODES: Final = frozenset({400, 403, 404, 405, 413, 415, 422})
 _STOP_S: Final = 1
 _KNOWN: Final = 65536
 _KNOWN_S: Final = 60.0
+_GATE_S: Final = 15.0  # pods that start anew need it: looked at with each poll
 
 
 class Sources(Protocol):
@@ -85,6 +86,9 @@ class Actor:
         # What was seen to stand in members as it should; asked for again from time to time.
         self._known: TTLCache[tuple[str, ...], bytes] = TTLCache(
             maxsize=_KNOWN, ttl=_KNOWN_S, timer=leases.now
+        )
+        self._gates: TTLCache[tuple[str, ...], bytes] = TTLCache(
+            maxsize=_KNOWN, ttl=_GATE_S, timer=leases.now
         )
 
     async def act(
@@ -353,8 +357,9 @@ class Actor:
     ) -> None:
         shard = act.shard
         gang = self._gang(workload, record, sights)
-        known = ("gate", shard.cluster, act.view.uid)
-        if self._knows(workload, known, [gang.generation, gang.shards, *map(str, gang.peers)]):
+        known = (workload.uid, shard.cluster, act.view.uid)
+        told = _fingerprint([gang.generation, gang.shards, *map(str, gang.peers)])
+        if shard.state == "Running" and self._gates.get(known) == told:
             return
         name = workload.kind.gate_name(shard.name(workload.name))
         present = await remote.get(carrying.CONFIG_MAPS, workload.namespace, name)
@@ -374,7 +379,7 @@ class Actor:
             "data": data,
         }
         await self._ensure(remote, carrying.CONFIG_MAPS, gate, workload.namespace, fields=("data",))
-        self._note(workload, known, [gang.generation, gang.shards, *map(str, gang.peers)])
+        self._gates[known] = told
 
     def _numbered(self, shard: Shard, sights: Mapping[str, Sight]) -> bool:
         sight = sights.get(shard.cluster)

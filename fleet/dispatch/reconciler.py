@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
-from fleet.dispatch.decisions import Decision, Hold, Release, Remove, Situation, Timing, decide
+from fleet.dispatch.decisions import (
+    Decision,
+    Hold,
+    Meet,
+    Release,
+    Remove,
+    Situation,
+    Timing,
+    decide,
+)
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.looking import Seen
 from fleet.dispatch.marks import FINALIZER
@@ -315,6 +324,8 @@ class Reconciler:
                     why = await self._actor.act(act, workload, record, seen.shards)
                 except (ApiError, TransportError) as error:
                     failures.append(error)
+                    if isinstance(act, Meet) and not _before_it_begins(act, workload):
+                        continue  # what begins there anew needs its gate all the same
                     return
                 if why is not None and isinstance(act, Hold):
                     refused[cluster] = why
@@ -378,6 +389,11 @@ class Reconciler:
             again_s=min((each for each in waits if each is not None), default=None),
             wants_plan=wants and not record.unfenced(self._now()),
         )
+
+
+def _before_it_begins(act: Meet, workload: Workload) -> bool:
+    """Whether pods are to find each other before the first of them starts."""
+    return workload.gang and act.shard.state != "Running"
 
 
 def _with_refusals(seen: Seen, refused: Mapping[str, Refused]) -> Seen:
