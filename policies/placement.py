@@ -167,6 +167,18 @@ class Spent(Model):
     unpriced: Duration = setting("0s", "How long they ran at a price that was not known.")
 
 
+class RestartBudget(Model):
+    """Which failures of a gang's pods are held against its Job's `backoffLimit`."""
+
+    counted: int = setting(0, "Failures looked at so far.")
+    charged: int = setting(0, "Those of them that count: nothing had been taken away then.")
+    fresh: int = setting(0, "Those that count since the gang was last whole.")
+    free: int | None = setting(
+        None,
+        "How many more may fail for what was taken away; absent while the gang is whole.",
+    )
+
+
 class PlacementStatus(Model):
     """The decision, and how far it is carried out."""
 
@@ -198,6 +210,7 @@ class PlacementStatus(Model):
     failures: int = setting(
         0, "Failed pods of shards that are gone; they count against the restart budget."
     )
+    budget: RestartBudget = setting({}, "The restart budget, of a Job whose ranks run together.")
     clusters: Items[ClusterVerdict] = setting(
         (),
         "Every cluster of the fleet, and why it was taken or not.",

@@ -44,6 +44,7 @@ SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 # Not to be asked for again as it was asked for; other errors may pass.
 _FINAL_CODES: Final = frozenset({400, 403, 404, 405, 413, 415, 422})
 _STOP_S: Final = 1
+_NO_LIMIT: Final = 2**31 - 1
 _KNOWN: Final = 65536
 _KNOWN_S: Final = 60.0
 _GATE_S: Final = 15.0  # pods that start anew need it: looked at with each poll
@@ -156,7 +157,10 @@ class Actor:
         terms = shape.Terms(
             fleet=self._fleet,
             deadline_s=act.deadline_s,
-            backoff_limit=max(workload.ask().backoff_limit - record.failures, 0),
+            # Which failures of a gang count is for `budget` to say.
+            backoff_limit=_NO_LIMIT
+            if workload.gang
+            else max(workload.ask().backoff_limit - record.failures, 0),
             whole=whole,
             global_index=numbered,
             priority_class=priority_class,

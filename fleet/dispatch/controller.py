@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from cachetools import TTLCache
+
 import policies
 from fleet.apiserver.controllers.queue import Queue
 from fleet.dispatch.acting import Actor, OnBlocks, anywhere
@@ -27,6 +29,7 @@ from fleet.dispatch.marks import FLEET_ANNOTATION
 from fleet.dispatch.premises import NAMESPACES, PRIORITY_CLASSES, Premises, not_accepted
 from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
+from fleet.dispatch.sight import pod_view
 from fleet.dispatch.unplaced import Unplaced
 from fleet.dispatch.waiting import Waiting
 from fleet.errors import ApiError, Conflict, TransportError
@@ -52,6 +55,7 @@ Object = dict[str, Any]
 
 # They wait for members most of the time: one that hangs must not hold up everybody's renewals.
 _WORKERS: Final = 256
+_DISTURBED_S: Final = 10.0
 _NODES: Final = GroupVersionResource("", "v1", "nodes")
 _EVENTS: Final = GroupVersionResource("", "v1", "events")
 _ENDED: Final = ("Succeeded", "Failed")
@@ -94,6 +98,8 @@ class Dispatch:
         self._sweeps: Queue[str] = Queue("left-overs")
         self._leases = Leases(now)
         self._bars = Bars(now)
+        # UIDs of workloads whose pods were seen to be taken away.
+        self._disturbed: TTLCache[str, bool] = TTLCache(_REMEMBERED, _DISTURBED_S, timer=now)
         chronicle = Chronicle(store, row_of(_EVENTS), uid=uid, now=now)
         self._unplaced = Unplaced(store, chronicle)
         self._waiting = Waiting(
@@ -273,6 +279,8 @@ class Dispatch:
 
     def _shard_seen(self, member: str, workload: Workload, obj: Object, gone: bool) -> None:
         self._queue.add(_key(workload))
+        if obj.get("kind") != workload.kind and _is_taken_away(obj, gone=gone):
+            self._disturbed[workload.uid] = True
         if obj.get("kind") == workload.kind:
             metadata = obj["metadata"]
             key = ShardKey(member, workload.kind, metadata["namespace"], metadata["name"])
@@ -290,6 +298,10 @@ class Dispatch:
     def went_unfinished(self, key: ShardKey) -> bool:
         """See `looking.Departures`."""
         return self._departed.get(key, False)
+
+    def disturbed(self, uid: str) -> bool:
+        """See `looking.Departures`."""
+        return uid in self._disturbed
 
     def _pod_changed(self, event: Event) -> None:
         """A pod of a member that lets go of its node makes room."""
@@ -429,6 +441,12 @@ def _standing(placement: Object) -> Object:
         ],
         "owed": status.get("owed"),
     }
+
+
+def _is_taken_away(pod: Object, *, gone: bool) -> bool:
+    """Whether a pod of a shard goes that had not ended, or that its member took away."""
+    seen = pod_view(pod)
+    return seen.disrupted or ((gone or seen.deleting) and seen.phase not in _ENDED)
 
 
 def _has_ended(event: Event) -> bool:

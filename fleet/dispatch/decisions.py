@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from fleet.dispatch.budget import brought_on
 from fleet.dispatch.record import Debt, Record, Shard
 from fleet.dispatch.sight import Refused, ShardView, Sight
 
@@ -30,6 +31,8 @@ class Ask:
     name: str
     completions: int | None = None
     indexed: bool = False
+    gang: bool = False
+    """Whether its ranks all run together, so that none outlives another."""
     backoff_limit: int = 6
     deadline_s: int | None = None
     started_at: float | None = None
@@ -71,6 +74,8 @@ class Situation:
     now: float
     sights: Mapping[str, Sight] = field(default_factory=dict)
     debts: Mapping[tuple[str, str], Sight] = field(default_factory=dict)
+    disturbed: bool = False
+    """Whether a pod was seen to be taken away just now, whatever is seen of it."""
     timing: Timing = field(default_factory=Timing)
 
 
@@ -456,7 +461,7 @@ class _Pass:
         queue = ask.completions is None and not ask.indexed
         if states and (all(e == "Succeeded" for e in states) or (queue and "Succeeded" in states)):
             return self._end(record, "Succeeded")
-        failures = record.failures + self._failures(record)
+        record, failures = self._charged(record)
         if failures > ask.backoff_limit:
             message = f"{failures} pods failed, and the Job allows {ask.backoff_limit}"
             return self._end(record, "Failed", reason="BackoffLimitExceeded", message=message)
@@ -475,6 +480,14 @@ class _Pass:
             for shard in record.shards
             if shard.live and (sight := self._sight(shard)).view is not None
         )
+
+    def _charged(self, record: Record) -> tuple[Record, int]:
+        """What counts against the limit. Of a gang only what has been stored, and so looked at
+        twice: what broke it may be seen a moment after what came of that."""
+        if not self.s.ask.gang:
+            return record, record.failures + self._failures(record)
+        budget = brought_on(record, self.s.sights, disturbed=self.s.disturbed)
+        return replace(record, budget=budget), min(budget.charged, self.s.record.budget.charged)
 
     def _end(self, record: Record, phase: str, *, reason: str = "", message: str = "") -> Record:
         assert phase in ("Succeeded", "Failed")

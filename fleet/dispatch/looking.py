@@ -39,12 +39,16 @@ class Departures(Protocol):
     def went_unfinished(self, key: ShardKey) -> bool:
         """Whether it was seen to be deleted before it had finished."""
 
+    def disturbed(self, uid: str) -> bool:
+        """Whether a pod of the workload was seen to be taken away a moment ago."""
+
 
 class Seen(NamedTuple):
     """Sights of shards by cluster, and of debts by cluster and name."""
 
     shards: dict[str, Sight]
     debts: dict[tuple[str, str], Sight]
+    disturbed: bool = False
 
     @property
     def folded(self) -> dict[str, Sight]:
@@ -94,6 +98,8 @@ class Looker:
         return Seen(
             {cluster: task.result() for cluster, task in shards.items()},
             {key: task.result() for key, task in debts.items()},
+            # Asked last: it may have been taken away during the look.
+            disturbed=self._departures.disturbed(workload.uid),
         )
 
     async def _within(self, looking: Awaitable[Sight], record: Record, key: ShardKey) -> Sight:

@@ -295,6 +295,7 @@ class Reconciler:
             now=self._now(),
             sights=seen.shards,
             debts=seen.debts,
+            disturbed=seen.disturbed,
             timing=self._timing,
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet.dispatch.budget import NOTHING, Budget
 from fleet.dispatch.marks import shard_name
 from policies.scalars import duration_text, parse_duration
 
@@ -101,6 +102,7 @@ class Record:
     lease_s: float = _DEFAULT_LEASE_S
     fencing: Fencing = "Controller"
     failures: int = 0
+    budget: Budget = NOTHING
     plane: str = ""
     offsets: bool = False
     """Whether programs add the offset to their index where a member cannot."""
@@ -157,6 +159,7 @@ def read(status: Mapping[str, Any]) -> Record:
         lease_s=seconds(status.get("lease")) or _DEFAULT_LEASE_S,
         fencing=status.get("fencing", "Controller"),
         failures=int(status.get("failures", 0)),
+        budget=_read_budget(status.get("budget") or {}),
         plane=status.get("plane", ""),
         offsets=status.get("indexMode") == "Offset",
         preempted_for=_other(status.get("preemptedFor")),
@@ -173,6 +176,7 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     _set(written, "shards", [_written_shard(each) for each in record.shards] or None)
     _set(written, "owed", [_written_debt(each) for each in record.owed] or None)
     _set(written, "failures", record.failures or None)
+    _set(written, "budget", _written_budget(record.budget))
     if not record.preempted_for:
         written.pop("preemptedFor", None)
     if record.phase == "Queued":
@@ -251,6 +255,23 @@ def _written_shard(shard: Shard) -> Object:
         moment = getattr(shard, name)
         _set(entry, field, None if moment is None else text_of(moment))
     return entry
+
+
+def _read_budget(entry: Mapping[str, Any]) -> Budget:
+    return Budget(
+        counted=int(entry.get("counted", 0)),
+        charged=int(entry.get("charged", 0)),
+        fresh=int(entry.get("fresh", 0)),
+        free=int(entry["free"]) if "free" in entry else None,
+    )
+
+
+def _written_budget(budget: Budget) -> Object | None:
+    entry: Object = {}
+    for field in ("counted", "charged", "fresh"):
+        _set(entry, field, getattr(budget, field) or None)
+    _set(entry, "free", budget.free)
+    return entry or None
 
 
 def _written_debt(debt: Debt) -> Object:

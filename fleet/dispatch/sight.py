@@ -39,6 +39,15 @@ class PodView:
     deleting: bool = False
     message: str = ""
     """Why the member has not put it on a node."""
+    disrupted: bool = False
+    """Whether the member took it away: evicted, preempted, its node lost."""
+    restarts: int = 0
+    """How often its containers were started again in place."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is there and does what it should, or did."""
+        return self.phase in ("Running", "Succeeded") and not (self.deleting or self.disrupted)
 
     @property
     def started(self) -> bool:
@@ -120,6 +129,20 @@ class Sight:
         """Pods whose containers run or ran, each rank once."""
         return self._counted(lambda pod: pod.started)
 
+    def whole(self, count: int) -> bool:
+        """Whether all of so many ranks run, or are done."""
+        return len({pod.rank for pod in self.pods if pod.runs}) >= count
+
+    def broken(self) -> bool:
+        """Whether a pod was taken away and none runs in its place yet."""
+        running = {pod.rank for pod in self.pods if pod.runs}
+        return any((pod.deleting or pod.disrupted) and pod.rank not in running for pod in self.pods)
+
+    def failures(self) -> int:
+        """Pods of it that failed, and what was started again in place."""
+        failed = self.view.failed if self.view is not None else 0
+        return failed + sum(pod.restarts for pod in self.pods)
+
     def _counted(self, test: Any) -> int:
         pods = [pod for pod in self.pods if test(pod) and not pod.deleting]
         ranks = {pod.rank for pod in pods if pod.rank is not None}
@@ -159,6 +182,8 @@ def pod_view(pod: Mapping[str, Any], *, offset: int = 0) -> PodView:
         address=status.get("podIP") or "",
         deleting=bool(metadata.get("deletionTimestamp")),
         message=_unscheduled(status),
+        disrupted=_is_disrupted(status),
+        restarts=_restarts(status),
     )
 
 
@@ -175,6 +200,23 @@ def _unscheduled(status: Mapping[str, Any]) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return condition.get("message") or condition.get("reason") or ""
     return ""
+
+
+def _is_disrupted(status: Mapping[str, Any]) -> bool:
+    return any(
+        each.get("type") == "DisruptionTarget" and each.get("status") == "True"
+        for each in status.get("conditions") or ()
+    )
+
+
+def _restarts(status: Mapping[str, Any]) -> int:
+    if status.get("phase") not in ("Pending", "Running"):
+        return 0  # an end counts as one failure, with all that led to it
+    return sum(
+        each.get("restartCount") or 0
+        for field in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(field) or ()
+    )
 
 
 def moment(text: Any) -> float | None:

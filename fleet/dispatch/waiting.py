@@ -207,6 +207,7 @@ class Waiting:
             since=before.since,
             owed=before.owed,
             failures=before.failures,
+            budget=before.budget,
             lease_s=answer.lease_s if answer.placed else before.lease_s,
             fencing=_fencing(workload, answer) if answer.placed else before.fencing,
             offsets=answer.offsets if answer.placed else before.offsets,

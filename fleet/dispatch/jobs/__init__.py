@@ -82,6 +82,7 @@ class JobWorkload(Workload):
             name=self.name,
             completions=spec.get("completions"),
             indexed=self.indexed,
+            gang=self.gang,
             backoff_limit=int(spec.get("backoffLimit", 6)),
             deadline_s=spec.get("activeDeadlineSeconds"),
             started_at=moment((self.obj.get("status") or {}).get("startTime")),

@@ -431,3 +431,72 @@ async def test_whatever_happens_it_ends_as_it_should(new_fleet, crash, seed):
         await fleet.settle()
         assert fleet.job() is None
         assert fleet.left_over() == []
+
+
+# -- what a gang loses together
+
+
+async def fail(member, pod):
+    """A process that dies with its peer."""
+    pod["status"]["phase"] = "Failed"
+    await member._change("pods", pod)
+
+
+async def drain_one(fleet):
+    """Take one pod of west away; all the others die at once."""
+    west = fleet.members["west"]
+    west.lingers = True
+    going, *_ = west.all("pods")
+    for member in fleet.members.values():
+        for pod in member.all("pods"):
+            if pod["metadata"]["uid"] == going["metadata"]["uid"]:
+                pod["metadata"]["deletionTimestamp"] = "2026-11-29T00:00:10Z"
+                await member._change("pods", pod)
+            else:
+                await fail(member, pod)
+    await fleet.round()
+    west.lingers = False
+
+
+def runs_whole(fleet):
+    return sorted(fleet.running()) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_dies_with_a_pod_that_was_taken_away_uses_no_restart_budget(fleet, restarted):
+    await two_members(fleet)
+    await fleet.run_job(ranks=6, backoffLimit=0)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    for _ in range(3):
+        await drain_one(fleet)
+        if restarted:
+            await fleet.restart()
+        await fleet.until(lambda: runs_whole(fleet))
+        await fleet.settle()
+        assert not fleet.condition("Failed")
+        assert fleet.record().budget.charged == 0
+    assert fleet.record().generation == 1
+    assert fleet.job()["status"]["failed"] >= 15  # told as they are
+    east = fleet.members["east"]
+    running = [pod for pod in east.all("pods") if pod["status"]["phase"] == "Running"]
+    await fail(east, running[0])
+    await fleet.until(lambda: fleet.condition("Failed"))
+    assert fleet.condition("Failed")["reason"] == "BackoffLimitExceeded"
+
+
+async def test_what_dies_with_a_lost_member_uses_no_restart_budget(fleet):
+    await two_members(fleet)
+    await fleet.join("north", room=2)
+    await fleet.run_job(ranks=6, backoffLimit=0)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    fleet.members["west"].cut = True
+    for _ in range(3):  # they look for their peers, in vain
+        for pod in fleet.members["east"].all("pods"):
+            if pod["status"]["phase"] == "Running":
+                await fail(fleet.members["east"], pod)
+        await fleet.wait(2)
+    await fleet.until(lambda: fleet.record().generation == 2)
+    await fleet.until(lambda: fleet.record().phase == "Running" and runs_whole(fleet))
+    await fleet.settle()
+    assert not fleet.condition("Failed")
+    assert fleet.record().budget.charged == 0

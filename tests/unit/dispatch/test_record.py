@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.dispatch import record as records
+from fleet.dispatch.budget import Budget
 from fleet.dispatch.record import Debt, Record, Shard
 from policies import PLACEMENT
 from policies.placement import Fencing, Phase, ShardState
@@ -32,6 +33,7 @@ shards = st.builds(
     started_at=maybe,
     finished_at=maybe,
     lost_at=maybe,
+    leased_until=maybe,
     planned=st.tuples(
         st.just(("roles", [{"name": "worker", "first": 2, "count": 3}])), st.just(("tier", 1))
     ),
@@ -58,6 +60,7 @@ record_values = st.builds(
     lease_s=st.integers(1, 10_000).map(float),
     fencing=st.sampled_from(get_args(Fencing)),
     failures=st.integers(0, 5),
+    budget=st.builds(Budget, *[st.integers(0, 9)] * 3, free=st.none() | st.integers(0, 9)),
     offsets=st.booleans(),
 )
 
