@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
+from fleet.dispatch.environment import GATE_VOLUME
 from fleet.dispatch.kinds import KINDS, kind_of
 from fleet.dispatch.marks import FLEET_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL, is_pod_of
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_NAMESPACE_LABEL, WORKLOAD_UID_LABEL
@@ -134,7 +135,9 @@ class Parts:
         """How a member's object stands in the merged world."""
         key = (group, kind)
         if key in _EVENTS:
-            return "Part" if self._about(member, obj) is not None else "Native"
+            if self._about(member, obj) is None:
+                return "Native"
+            return "Hidden" if _is_of_gate(obj) else "Part"
         metadata = obj.get("metadata") or {}
         labels = metadata.get("labels") or {}
         if key in _GONE_WITH_SHARDS:
@@ -211,6 +214,14 @@ def _seat(record: Record, workload: str) -> Seat | None:
     leaving = [Seat(each.cluster, each.shard) for each in record.owed if each.fenced_at is None]
     found = placed or leaving
     return found[0] if len(found) == 1 else None
+
+
+def _is_of_gate(event: Mapping[str, Any]) -> bool:
+    """Whether a kubelet says that a pod's gate is shut: what holds it, and no fault."""
+    text = str(event.get("message") or event.get("note") or "")
+    shut = f'volume "{GATE_VOLUME}"' in text and "not found" in text
+    waits = f"unmounted volumes=[{GATE_VOLUME}]" in text
+    return event.get("reason") == "FailedMount" and (shut or waits)
 
 
 def _says(labels: Mapping[str, str], workload: Workload) -> bool:

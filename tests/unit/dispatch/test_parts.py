@@ -196,6 +196,36 @@ def test_events_go_where_what_they_are_about_goes(record, kind, name, shown):
     assert standing(record, event, "Event") == shown
 
 
+_SHUT = (
+    'MountVolume.SetUp failed for volume "fleet-gate" : configmap "train-g1-east-gate" not found'
+)
+_WAITS = "Unable to attach or mount volumes: unmounted volumes=[fleet-gate], unattached volumes=[]"
+_USERS = 'MountVolume.SetUp failed for volume "data" : configmap "settings" not found'
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "shown"),
+    [
+        ("FailedMount", _SHUT, "Hidden"),
+        ("FailedMount", _WAITS, "Hidden"),
+        ("FailedMount", _USERS, "Part"),
+        ("FailedMount", 'MountVolume.SetUp failed for volume "fleet-gate" : timed out', "Part"),
+        ("Failed", _SHUT, "Part"),
+    ],
+)
+@pytest.mark.parametrize("fields", [("involvedObject", "message"), ("regarding", "note")])
+def test_that_a_gate_is_shut_is_no_event_of_the_fleets(record, reason, message, shown, fields):
+    about = {"kind": "Pod", "namespace": "payments", "name": "train-g1-east-3-abcde"}
+    event = {
+        "metadata": {"name": "e"},
+        "reason": reason,
+        **dict(zip(fields, (about, message), strict=True)),
+    }
+    assert standing(record, event, "Event") == shown
+    about["name"] = "web"  # somebody's own pod may have a volume of that name
+    assert standing(record, event, "Event") == "Native"
+
+
 def test_parts_and_native_pods_stand_side_by_side(record):
     taking = Taking(record)
     native = {
