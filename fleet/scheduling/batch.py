@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.exchange import Shares
     from fleet.scheduling.price import Prices
 
-_ROUNDS: Final = 160
+_ROUNDS: Final = 400
 """For each gang, of changing places over sums."""
 _ON_NODES: Final = 100
 """How many rounds over sums are worth one on nodes."""

@@ -26,10 +26,19 @@ Shares = tuple[tuple[int, int], ...]
 Value = tuple[int, ...]
 """Worse the larger: minus what is admitted of each class, then tiers, clusters, unknown, money."""
 
+# How much worse a round may leave things: a late tier weighs 30, a cluster more 3, and about what a
+# gang costs 1.
 _HOT: Final = 60.0
+_SETTLED: Final = 10.0
+"""Below it admission and tiers hardly change."""
 _WARM: Final = 3.0
-_COLD: Final = 0.05
+_COLD: Final = 0.008
+_GONE: Final = (1, 2, 3, 4, 6, 9, 13)
+"""How many are taken out at once,"""
+_JUST: Final = 0.4
+"""and how often just as many as have to go."""
 _BLINK: Final = 0.04
+"""How often a cluster is overlooked, so that not all go where they went before."""
 _ENDLESS: Final = 1 << 60
 _FEW: Final = 6
 """Clusters of which all sets are tried."""
@@ -271,14 +280,17 @@ class Exchange:
         """
         best, kept = self.value(), list(self.shares)
         heat, tried = _WARM if warm else _HOT, 0
-        cooling = (_COLD / heat) ** (1 / max(1, rounds))
+        # Admission and tiers settle soon, money does not.
+        soon = 0 if warm else rounds // 4
+        early = (_WARM / _HOT) ** (1 / max(1, soon))
+        late = (_COLD / _WARM) ** (1 / (rounds - soon + 1))
         while tried < rounds:
             tried += 1
-            heat *= cooling
+            heat *= late if tried > soon else early
             wronged = self._wronged()
             if not wronged:
                 break
-            before = self._again(wronged)
+            before = self._again(wronged, heat)
             changed = [at for at, (shares, _) in before.items() if self.shares[at] != shares]
             if not changed:
                 continue
@@ -311,14 +323,17 @@ class Exchange:
             if ideal is not None and (not self.shares[at] or self._costs[at] > ideal)
         ]
 
-    def _again(self, wronged: Sequence[int]) -> Mapping[int, tuple[Shares, float]]:
+    def _again(self, wronged: Sequence[int], heat: float) -> Mapping[int, tuple[Shares, float]]:
         """Take some out and put them back; what was before, of all that may have changed."""
         chance = self._chance
-        first = self._whom(wronged)
+        first = self._whom(wronged, heat)
         clusters = self._where(first)
         there = sorted({at for cluster in clusters for at in self._in[cluster]} - {first})
         chance.shuffle(there)
-        gone = there[: chance.choice((1, 2, 3, 4, 6, 9, 13))]
+        if chance.random() < _JUST:
+            gone = self._enough(first, clusters, there)
+        else:
+            gone = there[: chance.choice(_GONE)]
         out = [
             at
             for at, shares in enumerate(self.shares)
@@ -347,21 +362,41 @@ class Exchange:
             self.place(at, blink=_BLINK, away=away if self._level[at] else 0.0)
         return before
 
-    def _whom(self, wronged: Sequence[int]) -> int:
-        """Mostly somebody who was turned away, or whose tier is late."""
+    def _whom(self, wronged: Sequence[int], heat: float) -> int:
+        """Mostly somebody who was turned away, or whose tier is late, while that may change."""
         chance = self._chance.random()
-        out = [at for at in wronged if not self.shares[at]]
-        if out and chance < 0.5:
-            return self._chance.choice(out)
-        ideal = self._ideal
-        late = [
-            at
-            for at in wronged
-            if self.shares[at] and (each := ideal[at]) is not None and self._costs[at][0] > each[0]
-        ]
-        if late and chance < 0.75:
-            return self._chance.choice(late)
+        if chance < (0.5 if heat > _SETTLED else 0.03):
+            out = [at for at in wronged if not self.shares[at]]
+            if out:
+                return self._chance.choice(out)
+        if chance < (0.75 if heat > _SETTLED else 0.1):
+            ideal = self._ideal
+            late = [
+                at
+                for at in wronged
+                if self.shares[at]
+                and (each := ideal[at]) is not None
+                and self._costs[at][0] > each[0]
+            ]
+            if late:
+                return self._chance.choice(late)
         return self._chance.choice(wronged)
+
+    def _enough(self, at: int, clusters: Sequence[int], there: Sequence[int]) -> list[int]:
+        """As many of those there as have to go for it."""
+        gang = self.gangs[at]
+        need = gang.units * gang.sort.whole - sum(
+            room * gang.sort.whole
+            for room, _ in self._rooms(at, [self._options[at][each] for each in clusters], 0.0)
+        )
+        gone = []
+        for other in there:
+            if need <= 0:
+                break
+            whole = self.gangs[other].sort.whole
+            need -= sum(n * whole for cluster, n in self.shares[other] if cluster in clusters)
+            gone.append(other)
+        return gone
 
     def _where(self, at: int) -> Sequence[int]:
         """A few clusters of one network that the gang could go to."""

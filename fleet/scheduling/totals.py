@@ -99,7 +99,8 @@ def _implied(row: Row, by: Row, *, strictly: bool) -> bool:
 def _follows(row: Row, by: Row) -> bool:
     # Every sort takes at least as large a part of the other limit.
     return all(
-        need * by.limit <= by.takes.get(sort, 0) * row.limit for sort, need in row.takes.items()
+        sort in by.takes and need * by.limit <= by.takes[sort] * row.limit
+        for sort, need in row.takes.items()
     )
 
 
