@@ -8,6 +8,7 @@ without waiting for the member's watch.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from fleet.errors import (
     TransportError,
     Unavailable,
 )
+from fleet.kube.options import request_timeout_s
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, Response
 from fleet.members.calls import body_of
@@ -50,6 +52,7 @@ _CROSSING_HEADERS = frozenset({
     "upgrade", "connection", "x-stream-protocol-version",
 })  # fmt: skip
 _WEBSOCKET = "sec-websocket-"
+ANSWER_S = 34.0  # for an exchange that is no stream; an API server gives up on a write as late
 _SELECTING = frozenset({"labelSelector", "fieldSelector"})
 
 
@@ -92,14 +95,18 @@ class Call:
 class Forwarder:
     """Carries calls to members."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, answer_s: float = ANSWER_S) -> None:
+        """`answer_s`: how long a member may take for what is no stream, and the caller asks for no
+        shorter a time."""
         self._world = world
+        self._answer_s = answer_s
 
     async def write(self, call: Call) -> Response:
         """Create, update, patch, delete of an object or a subresource, or of a collection.
 
         Raises MemberStatus for the member's refusal (names projected), Unavailable when it could
-        not be reached, ServerTimeout when it may or may not have acted.
+        not be reached or is known to be silent, ServerTimeout when it did not answer in time or
+        may or may not have acted.
         """
         projector = self._projector(call)
         warnings: tuple[str, ...] = ()
@@ -223,9 +230,10 @@ class Forwarder:
 
         Raises as `read`: what cannot be read for another reason cannot be patched either.
         """
+        query = tuple(pair for pair in call.request.query if pair[0] == "timeout")
         try:
             return await self.read(
-                replace(call, request=replace(call.request, method="GET", query=(), body=b""))
+                replace(call, request=replace(call.request, method="GET", query=query, body=b""))
             )
         except MemberStatus as refusal:
             if refusal.http_code == 403:
@@ -236,6 +244,10 @@ class Forwarder:
         self, call: Call, *, body: bytes, content_type: str, raw: bool = False
     ) -> Response:
         request, member = call.request, call.member
+        reachable = member.conditions.get("Reachable")
+        if reachable is not None and reachable.status == "False":
+            # It may hold what is sent, and act on it when nobody waits any more.
+            raise Unavailable.member(member.name, reachable.message or "it does not answer")
         headers = {
             name: value
             for name, value in request.headers.items()
@@ -258,8 +270,13 @@ class Forwarder:
             body=body,
             raw_target=call.raw_target,
         )
+        within_s = None if raw else request_timeout_s(request, limit_s=self._answer_s)
         try:
-            return await member.handler.handle(sent)
+            async with asyncio.timeout(within_s):
+                answer = await member.handler.handle(sent)
+                return answer if raw else replace(answer, body=await body_of(answer))
+        except TimeoutError as error:
+            raise late(member.name, request.method, within_s or 0.0) from error
         except TransportError as error:
             raise unanswered(member.name, request.method, error) from error
 
@@ -399,6 +416,19 @@ def unanswered(member: str, method: str, error: TransportError) -> Unavailable |
     return ServerTimeout(
         f"member {member} broke off before it answered ({error}): whether the change was made is "
         "not known, look before you repeat it"
+    )
+
+
+def late(member: str, method: str, within_s: float) -> ServerTimeout:
+    """The error for a call that was given up when its time was over."""
+    effect = (
+        "nothing was changed there, try again"
+        if method in ("GET", "HEAD")
+        else "whether the change was made is not known, look before you repeat it"
+    )
+    return ServerTimeout(
+        f"Timeout: request did not complete within requested timeout: member {member} has not "
+        f"answered within {within_s:g} s; {effect}"
     )
 
 

@@ -86,7 +86,7 @@ async def ask() -> AsyncIterator[Callable[[str], Awaitable[str]]]:
 
     async with listening(member) as port:
         transport = KubernetesTransport(Kubeconfig("test", f"http://127.0.0.1:{port}"))
-        east = SimpleNamespace(name="east", handler=transport)
+        east = SimpleNamespace(name="east", handler=transport, conditions={})
         roots = Roots(
             merged=Pods(east),
             objects=Pods(east),

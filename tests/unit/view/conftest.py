@@ -74,6 +74,9 @@ class Member:
     watches: dict[str, Watching] = field(default_factory=dict)
     answers: dict[tuple[str, str], Any] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
+    conditions: dict[str, Any] = field(default_factory=dict)
+    hangs: bool = False
+    """It takes what is asked, and never answers."""
 
     @property
     def catalogue(self) -> discovery.Catalogue:
@@ -93,6 +96,8 @@ class Member:
 
     async def handle(self, request: Request) -> Response:
         self.asked.append(request)
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()
         missing = 404, refusal(404, "NotFound", f"{request.path} not found")
         code, value = self.answers.get((request.method, request.path), missing)
         if isinstance(value, Exception):

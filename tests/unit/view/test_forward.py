@@ -18,6 +18,7 @@ from fleet.errors import (
     Unavailable,
 )
 from fleet.kube.wire import Response, UserInfo
+from fleet.members.health import Condition
 
 HERE = "/api/v1/namespaces/payments.east/configmaps"
 THERE = "/api/v1/namespaces/payments/configmaps"
@@ -323,6 +324,38 @@ async def test_no_answer_says_what_is_known_of_its_effect(stage, east, method, w
     assert "Retry-After" not in error_response(refused.value).headers
 
 
+@pytest.mark.parametrize(
+    ("method", "effect"), [("GET", "nothing was changed"), ("PUT", "is not known")]
+)
+async def test_who_has_said_how_long_waits_no_longer(stage, east, method, effect):
+    here = HERE.replace("configmaps", "secrets")
+    east.hangs = True
+    body = {"kind": "Secret", "metadata": {"name": "s"}} if method == "PUT" else None
+    with pytest.raises(ServerTimeout, match=effect) as late:
+        await stage.call(method, f"{here}/s?timeout=1ms", body)
+    assert "member east has not answered within 0.001 s" in str(late.value)
+    assert len(east.asked) == 1
+    with pytest.raises(BadRequest, match="invalid timeout"):
+        await stage.call(method, f"{here}/s?timeout=soon", body)
+
+
+async def test_nobody_waits_for_ever(stage, east):
+    east.hangs = True
+    stage.forwarder._answer_s = 0.001
+    with pytest.raises(ServerTimeout, match=r"within 0\.001 s"):
+        await stage.call("PUT", f"{HERE}/a?timeout=1h", config_map())
+
+
+@pytest.mark.parametrize("path", ["configmaps/a", "pods/p/log"])
+async def test_a_member_that_is_known_to_be_silent_is_not_asked(stage, east, path):
+    east.conditions["Reachable"] = Condition("Reachable", "False", "NoAnswer", "no answer in 3 s")
+    east.hangs = True
+    method, body = ("PUT", config_map()) if path.startswith("config") else ("GET", None)
+    with pytest.raises(Unavailable, match=r"east cannot be reached: no answer in 3 s"):
+        await stage.send(method, HERE.replace("configmaps", path), body)
+    assert east.asked == []
+
+
 async def test_an_answer_that_is_no_json_is_told_as_it_is(stage, east):
     east.answer("POST", THERE, b"<html>proxy error</html>", status=502)
     with pytest.raises(MemberStatus, match="proxy error") as refused:
@@ -342,7 +375,7 @@ async def test_a_kind_that_the_member_lacks_is_not_found_and_one_of_a_silent_mem
     west = stage.member("west")
     with pytest.raises(NotFound):
         await stage.call(
-            "POST", HERE.replace("east", "west"), config_map(namespace="payments.west")
+            "PUT", HERE.replace("east", "west") + "/a", config_map(namespace="payments.west")
         )
     west.kinds = ()
     await stage.world.refresh("west")

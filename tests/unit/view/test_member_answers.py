@@ -44,6 +44,7 @@ class Member:
     def __init__(self, name: str, answer: int | Exception) -> None:
         self.name = name
         self.answer = answer
+        self.conditions: dict[str, Any] = {}
 
     @property
     def handler(self) -> Member:
