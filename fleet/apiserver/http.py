@@ -15,7 +15,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -60,6 +60,7 @@ logger = logging.getLogger(__name__)
 __all__ = ["Authenticator", "Exchange", "Limits", "Server"]
 
 KEEP_ALIVE_S = 180.0
+HEAD_S = 32.0  # as long as an API server waits for the whole head of a request
 MAX_LINE_BYTES = 64 << 10  # a label selector may be long, and so may a token
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -101,6 +102,7 @@ class Options:
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
     stalled_s: float = STALLED_S
     keep_alive_s: float = KEEP_ALIVE_S
+    head_s: float = HEAD_S
 
 
 class Server:
@@ -134,7 +136,8 @@ class Server:
             return _Connection(
                 manager,
                 loop=loop,
-                access_log=None,  # type: ignore[arg-type]  # `observe` sees every exchange
+                head_s=self._options.head_s,
+                access_log=None,  # `observe` sees every exchange
                 auto_decompress=False,
                 keepalive_timeout=self._options.keep_alive_s,
                 lingering_time=5.0,
@@ -295,7 +298,48 @@ def _unreachable(error: TransportError, method: str) -> ApiError:
 
 
 class _Connection(web.RequestHandler):
-    """aiohttp's protocol, with its own error pages replaced."""
+    """aiohttp's protocol, with its own error pages replaced, and a limit to how long the head of a
+    request may take: from its first byte, or from the start of the connection."""
+
+    def __init__(
+        self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, head_s: float, **options: Any
+    ) -> None:
+        super().__init__(manager, loop=loop, **options)
+        self._head_s = head_s
+        self._overdue: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._messages or not self._idle:
+            self._let_be()
+        elif self._overdue is None:
+            self._expect_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._let_be()
+        super().connection_lost(exc)
+
+    @property
+    def _idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def _expect_head(self) -> None:
+        self._overdue = self._loop.call_later(self._head_s, self._give_up)
+
+    def _let_be(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+
+    def _give_up(self) -> None:
+        self._overdue = None
+        if self._idle and not self._messages:
+            self.force_close()
 
     def handle_error(
         self,
