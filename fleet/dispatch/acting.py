@@ -14,7 +14,7 @@ import orjson
 from cachetools import TTLCache
 
 from fleet.dispatch import carrying, environment, rendezvous, shape
-from fleet.dispatch.decisions import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
+from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
 from fleet.dispatch.leases import Leases, ShardKey, deadline_s
 from fleet.dispatch.marks import (
     FLEET_ANNOTATION,
@@ -122,6 +122,8 @@ class Actor:
         except ApiError as error:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
                 return Refused(_reason(error), str(error))
+            if isinstance(act, Meet | Open) and error.http_code in _FINAL_CODES - {404}:
+                return Refused(_reason(error), str(error), since=self._leases.now())
             if isinstance(act, Hold) and error.http_code == 409:
                 return None  # there is such an object by now; the next look tells whose
             raise

@@ -110,6 +110,9 @@ def happenings(
             yield "Warning", f"Shard{shard.state}", shard.message
         elif shard.reason == LEFT and (was is None or was.reason != LEFT):
             yield "Warning", LEFT, shard.message
+        elif shard.live and shard.lost_at is None and shard.reason:
+            if was is None or shard.reason != was.reason:
+                yield "Warning", shard.reason, shard.message
     if before.phase == after.phase:
         return
     where = ", ".join(f"{shard.count} in {shard.cluster}" for shard in after.shards)

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
 from fleet.dispatch.budget import brought_on
 from fleet.dispatch.record import Debt, Record, Shard
 from fleet.dispatch.sight import Refused, ShardView, Sight
@@ -77,73 +78,6 @@ class Situation:
     disturbed: bool = False
     """Whether a pod was seen to be taken away just now, whatever is seen of it."""
     timing: Timing = field(default_factory=Timing)
-
-
-# -- what may be done in a member
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Create the shard's object, with a deadline where it lapses, and what it needs; its gate stays
-    shut."""
-
-    shard: Shard
-    deadline_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Renew:
-    """Move the shard's deadline to `seconds` from now."""
-
-    shard: Shard
-    view: ShardView
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Meet:
-    """See that the addresses of all ranks are known in the shard's member."""
-
-    shard: Shard
-    view: ShardView
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """See that the shard's gate is there and says what is so."""
-
-    shard: Shard
-    view: ShardView
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """End the shard where it is; what has ended of it stays to be looked at."""
-
-    shard: Shard
-    view: ShardView
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """Delete a shard's object with all that belongs to it, within `grace_s` where that is said."""
-
-    cluster: str
-    shard: str
-    view: ShardView
-    grace_s: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Take our marks and the lease off a shard's object: from then on it is the member's own."""
-
-    cluster: str
-    shard: str
-    view: ShardView
-
-
-Act = Hold | Renew | Meet | Open | Stop | Remove | Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,9 +309,31 @@ class _Pass:
             return self._failed(record, shard, view)
         if view.deleting:
             return self._evict(record, shard, view, "JobDeleted", "its Job is being deleted there")
-        self._renew(shard, sight, view, record.lease_s)
-        self._serve(record, shard, view)
+        record, goes_on = self._unserved(record, shard, sight, view)
+        if goes_on:
+            self._renew(shard, sight, view, record.lease_s)
+            self._serve(record, shard, view)
         return record
+
+    def _unserved(
+        self, record: Record, shard: Shard, sight: Sight, view: ShardView
+    ) -> tuple[Record, bool]:
+        """Say what the member refuses of a shard that was committed. While not all of it has begun
+        it gets no more time for that than a hold, so that no gang stays half begun; `goes_on`."""
+        why = sight.refused
+        if why is None:
+            noted = replace(shard, reason="", message="")
+            return record.with_shards([noted]), True
+        message = f"{shard.cluster} refuses what it needs: {why.message}"
+        if shard.state == "Committed":
+            since = max(why.since, shard.committed_at or self.now)
+            ends = since + self.s.timing.hold_limit_s
+            if self.now >= ends:
+                self.barred[shard.cluster] = why.message
+                return self._evict(record, shard, view, why.reason, message), False
+            self._again.append(ends)
+        noted = replace(shard, reason=why.reason, message=message)
+        return record.with_shards([noted]), True
 
     def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:
         silent = self._noted_silent(shard, sight)

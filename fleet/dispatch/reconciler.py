@@ -12,16 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
-from fleet.dispatch.decisions import (
-    Decision,
-    Hold,
-    Meet,
-    Release,
-    Remove,
-    Situation,
-    Timing,
-    decide,
-)
+from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove
+from fleet.dispatch.decisions import Decision, Situation, Timing, decide
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.looking import Seen
 from fleet.dispatch.marks import FINALIZER
@@ -35,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fleet.dispatch.acting import Actor
+    from fleet.dispatch.acts import Act
     from fleet.dispatch.billing import Bill
     from fleet.dispatch.chronicle import Chronicle
-    from fleet.dispatch.decisions import Act
     from fleet.dispatch.looking import Looker
+    from fleet.dispatch.record import Shard
     from fleet.dispatch.shape import Workload
     from fleet.dispatch.sight import Refused, Sight
     from fleet.kube.resources import Resource
@@ -48,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
+_ShardOf = tuple[str, int]  # cluster and generation
 
 _STEPS: Final = 24  # of one pass; a workload that needs more is looked at again
 _POLL_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 2.0, "Running": 20.0}
@@ -108,6 +102,8 @@ class Reconciler:
         self._uid = uid
         self._now = now
         self._timing = timing
+        # What members refuse of shards that were committed, by workload; tried again all the time.
+        self._unserved: dict[str, dict[_ShardOf, Refused]] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """One pass. Raises what is to be tried again: StoreError, ApiError, TransportError."""
@@ -245,6 +241,7 @@ class Reconciler:
     async def _finish(self, key: Key, uid: str) -> None:
         """Nothing is left in any member: the record goes, then the workload may. What it cost is
         kept before."""
+        self._unserved.pop(uid, None)
         name = key.placement
         entry = self._store.get(self._placements, key.namespace, name)
         if entry is not None:
@@ -266,7 +263,13 @@ class Reconciler:
         refused: dict[str, Refused] = {}
         for _ in range(_STEPS):
             record = records.read(placement.parse().get("status") or {})
-            seen = _with_refusals(await self._looker.look(workload, record), refused)
+            unserved = dict(self._unserved.get(workload.uid, {}))
+            lasting = {
+                shard.cluster: unserved[_of(shard)]
+                for shard in record.shards
+                if shard.live and _of(shard) in unserved
+            }
+            seen = _with_refusals(await self._looker.look(workload, record), lasting | refused)
             decision = decide(self._situation(workload, record, seen))
             for cluster, why in decision.barred.items():
                 self._barred(workload.uid, cluster, why)
@@ -283,7 +286,7 @@ class Reconciler:
                 await self._let_go(key, workload.uid)
             refused |= await self._act(decision, workload, record, seen)
             await self._fold(key, workload, record, seen)
-            if not refused:
+            if not refused and self._unserved.get(workload.uid, {}) == unserved:
                 expires_s = await self._expire(key, workload, decision)
                 return self._outcome(workload, record, decision, expires_s)
         return Outcome(again_s=0.0)
@@ -317,6 +320,7 @@ class Reconciler:
         if not by_cluster:
             return {}
         refused: dict[str, Refused] = {}
+        served: dict[_ShardOf, Refused | None] = {}
         failures: list[Exception] = []
 
         async def in_one(cluster: str, acts: Sequence[Act]) -> None:
@@ -328,16 +332,35 @@ class Reconciler:
                     if isinstance(act, Meet) and not _before_it_begins(act, workload):
                         continue  # what begins there anew needs its gate all the same
                     return
-                if why is not None and isinstance(act, Hold):
+                if isinstance(act, Meet | Open):
+                    served[_of(act.shard)] = served.get(_of(act.shard)) or why
+                if why is None:
+                    continue
+                if isinstance(act, Hold):
                     refused[cluster] = why
+                    return
+                if isinstance(act, Meet) and _before_it_begins(act, workload):
                     return
 
         async with asyncio.TaskGroup() as group:
             for cluster, acts in by_cluster.items():
                 group.create_task(in_one(cluster, acts), name=f"act in {cluster}")
+        self._note_served(workload.uid, record, served)
         if failures and not refused:
             raise failures[0]
         return refused
+
+    def _note_served(
+        self, uid: str, record: Record, served: Mapping[_ShardOf, Refused | None]
+    ) -> None:
+        known, live = self._unserved.pop(uid, {}), {_of(each) for each in record.shards}
+        known = {each: why for each, why in known.items() if each in live}
+        for each, why in served.items():
+            before = known.pop(each, None)
+            if why is not None:
+                known[each] = why if before is None else replace(why, since=before.since)
+        if known:
+            self._unserved[uid] = known
 
     async def _fold(self, key: Key, workload: Workload, record: Record, seen: Seen) -> None:
         now = self._now()
@@ -392,6 +415,10 @@ class Reconciler:
         )
 
 
+def _of(shard: Shard) -> _ShardOf:
+    return shard.cluster, shard.generation
+
+
 def _before_it_begins(act: Meet, workload: Workload) -> bool:
     """Whether pods are to find each other before the first of them starts."""
     return workload.gang and act.shard.state != "Running"
@@ -401,7 +428,7 @@ def _with_refusals(seen: Seen, refused: Mapping[str, Refused]) -> Seen:
     if not refused:
         return seen
     shards: dict[str, Sight] = {
-        cluster: replace(sight, refused=refused.get(cluster))
+        cluster: replace(sight, refused=sight.refused or refused.get(cluster))
         for cluster, sight in seen.shards.items()
     }
     return seen._replace(shards=shards)

@@ -79,10 +79,12 @@ class ShardView:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The member, or what is in it, does not let the shard be: why."""
+    """The member, or what is in it, does not let the shard be: why, and since when where that
+    counts."""
 
     reason: str
     message: str
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.errors import Unavailable
+from fleet.errors import Invalid, Unavailable
 
 
 class Refusing:
@@ -52,3 +52,36 @@ async def test_a_gate_is_put_back_whatever_else_fails(fleet, west):
     await west.drop("configmaps", gate_in(west))
     await fleet.wait(20)
     assert gate_in(west) is not None
+
+
+async def test_a_gang_that_is_refused_its_names_is_aborted_and_placed_elsewhere(fleet, west):
+    slices = Refusing(west, "endpointslices")
+    slices.error = Invalid("EndpointSlice is invalid: may not be in the loopback range")
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Committed")
+    await fleet.until(lambda: any("loopback" in each.message for each in fleet.record().shards))
+    await fleet.until(lambda: fleet.placed()["east"][2] == "Running")
+    said = fleet.record()
+    (told,) = [each for each in said.shards if each.cluster == "west"]
+    assert (told.state, told.reason) == ("Committed", "Invalid")
+    assert "Invalid" in fleet.events()
+    await fleet.wait(20)
+    assert fleet.record() == said  # nothing is written over and over
+    await fleet.until(lambda: not fleet.record().shards)
+    assert "loopback" in fleet.bars.of(fleet.job()["metadata"]["uid"])["west"]
+    await fleet.wait(10)
+    assert fleet.running() == {}
+    await fleet.join("north", room=4)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    assert set(fleet.placed()) == {"east", "north"}
+
+
+async def test_a_refusal_that_ends_is_said_no_more(fleet, west):
+    slices = Refusing(west, "endpointslices")
+    slices.error = Invalid("EndpointSlice is invalid")
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: any(each.message for each in fleet.record().shards if each.live))
+    slices.error = None
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    assert fleet.record().generation == 1
+    assert not any(each.message or each.reason for each in fleet.record().shards)

@@ -10,19 +10,8 @@ from typing import Any
 
 import pytest
 
-from fleet.dispatch.decisions import (
-    Ask,
-    Decision,
-    Hold,
-    Meet,
-    Open,
-    Remove,
-    Renew,
-    Situation,
-    Stop,
-    Timing,
-    decide,
-)
+from fleet.dispatch.acts import Hold, Meet, Open, Remove, Renew, Stop
+from fleet.dispatch.decisions import Ask, Decision, Situation, Timing, decide
 from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import Debt, Record, Shard
 from fleet.dispatch.sight import PodView, Refused, Sight

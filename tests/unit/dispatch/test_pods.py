@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.dispatch.decisions import Hold, Meet, Open, Remove, Renew, Situation, decide
+from fleet.dispatch.acts import Hold, Meet, Open, Remove, Renew
+from fleet.dispatch.decisions import Situation, decide
 from fleet.dispatch.pods import PODS
 from fleet.dispatch.pods.following import patch_of
 from fleet.dispatch.pods.sight import shard_view
