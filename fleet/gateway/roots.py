@@ -23,6 +23,7 @@ from fleet.errors import (
     NotFound,
     TransportError,
 )
+from fleet.gateway.subresources import PODS, pod_in
 from fleet.kube import paths
 from fleet.view import crossing, naming
 from fleet.view.forward import Call, unanswered
@@ -222,6 +223,10 @@ class MergedRoot:
             return await self._reads.get_object(read, direct=None)
         if not self._world.owned(target.gvr):
             raise self._name_a_member(request, target, resource)
+        if target.gvr == PODS and target.subresource in _STREAMED:
+            # Of a Pod that is there `pods` has answered.
+            name = pod_in(target.name) if target.subresource == "proxy" else target.name
+            raise self._reads.missing(replace(target, name=name))
         try:
             return await self._own.handle(request)
         except NotFound as error:

@@ -69,7 +69,7 @@ class PodSubresources:
         subresource = target.subresource
         if target.gvr != PODS or subresource not in _STREAMED | _EDITED | {_EVICTION}:
             return None
-        name = _name_in(target.name) if subresource == "proxy" else target.name
+        name = pod_in(target.name) if subresource == "proxy" else target.name
         entry = self._world.own(PODS).get(target.namespace, name)
         if entry is None:
             return None
@@ -258,7 +258,7 @@ def _renamed(status: Mapping[str, Any], call: Call, entry: Entry) -> Object:
     return changed
 
 
-def _name_in(text: str) -> str:
+def pod_in(text: str) -> str:
     """The Pod's name in `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`."""
     parts = text.split(":")
     return parts[1] if len(parts) == 3 else parts[0]

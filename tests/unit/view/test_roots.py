@@ -119,6 +119,15 @@ async def test_a_missing_object_of_the_fleet_says_where_there_is_one(stage, east
 # -- reviews
 
 
+@pytest.mark.parametrize("what", ["web/log", "web/exec", "https:web:80/proxy/a"])
+async def test_a_stream_of_a_missing_pod_says_that_it_is_missing(stage, east, what):
+    stage.own_rows.append(next(each for each in east.kinds if each.gvr.resource == "pods"))
+    stage.world.own_changed()
+    with pytest.raises(NotFound, match='pods "web" not found'):
+        await stage.send("GET", f"/api/v1/namespaces/payments/pods/{what}")
+    assert stage.own.asked == []
+
+
 async def test_a_review_is_asked_of_whoever_decides_about_its_namespace(stage, east):
     def review(**attributes):
         spec = {"resourceAttributes": attributes} if attributes else {}
