@@ -77,8 +77,8 @@ def _interval(shard: Mapping[str, Any], currency: str) -> Interval | None:
     end: datetime | None = None
     if shard.get("finishedAt"):
         end = _moment(shard["finishedAt"])
-    elif shard.get("state") not in _RUNS:
-        # Lost: what ran on where nobody sees it is not known.
+    elif shard.get("state") not in _RUNS or shard.get("reason") == "MemberLeft":
+        # What runs on where nobody sees it is not known.
         end = _moment(shard.get("lostAt") or begun)
     per_hour = parse_amount(shard["perHour"]) if shard.get("perHour") else None
     if per_hour and not currency:

@@ -78,6 +78,12 @@ def total(spent):
         pytest.param(shard(held=None, committedAt=text(hour(1))), 2, 6_000_000, id="committed"),
         pytest.param(shard(state="Succeeded", finishedAt=text(hour(1))), 9, 6_000_000, id="ended"),
         pytest.param(shard(state="Lost", lostAt=text(hour(3))), 9, 18_000_000, id="lost"),
+        pytest.param(
+            shard(state="Running", reason="MemberLeft", lostAt=text(hour(3))),
+            9,
+            18_000_000,
+            id="its member left",
+        ),
         pytest.param(shard(pricedAt=text(hour(1))), 2, 6_000_000, id="at a new price"),
         pytest.param(shard(per_hour="0"), 2, None, id="owned"),
         pytest.param(shard(per_hour="0.000001"), 1, 1, id="a millionth"),
