@@ -35,6 +35,8 @@ def fold(workload: Workload, record: Record, sights: Mapping[str, Sight], *, now
     starts = [each.committed_at for each in record.shards if each.committed_at is not None]
     if starts and "startTime" not in status:
         status["startTime"] = text_of(min(starts))
+    if workload.spec.get("suspend") and not record.shards:
+        status.pop("startTime", None)  # it starts anew when it is resumed
     _count(status, workload, record, sights)
     _say_placed(conditions, record)
     _say_suspended(conditions, workload, record)
@@ -65,8 +67,7 @@ def _count(status: Object, workload: Workload, record: Record, sights: Mapping[s
     _set(status, "active", active)
     _set(status, "succeeded", succeeded)
     _set(status, "failed", failed)
-    if record.shards and (starts := "startTime" in status):
-        assert starts
+    if "ready" in status or (record.shards and "startTime" in status):
         status["ready"] = ready
         status["terminating"] = sum(job.terminating for _, job in seen if job)
         status["uncountedTerminatedPods"] = {}

@@ -177,13 +177,20 @@ async def test_suspending_and_resuming_runs_a_new_generation(fleet):
     await two_members(fleet)
     await fleet.run_job(ranks=6)
     await fleet.until(lambda: fleet.record().phase == "Running")
+    began = fleet.job()["status"]["startTime"]
+    await fleet.until(lambda: fleet.job()["status"]["ready"] == 6)
     await fleet.change_job("train", lambda obj: obj["spec"].update(suspend=True))
     await fleet.until(lambda: fleet.condition("Suspended"))
     assert fleet.left_over() == []
+    status = fleet.job()["status"]
+    assert (status["ready"], status["terminating"]) == (0, 0)
+    assert "active" not in status
+    assert "startTime" not in status
     await fleet.change_job("train", lambda obj: obj["spec"].update(suspend=False))
     await fleet.until(lambda: fleet.record().phase == "Running")
     assert fleet.record().generation == 2
     assert fleet.condition("Suspended")["status"] == "False"
+    assert fleet.job()["status"]["startTime"] > began
 
 
 async def test_a_job_that_is_suspended_from_the_start_touches_no_member(fleet):
