@@ -99,6 +99,8 @@ class Decision:
 
 
 ORPHANED: Final = "Orphaned"
+_FIRST_LOOK_S: Final = 5.0
+_LAST_LOOK_S: Final = 60.0
 _RENEW_AT: Final = 2 / 3  # of the time given, so that one renewal in three may fail
 _COMMIT_AT: Final = 1 / 3  # of the hold's time must be left for the commit to reach the member
 
@@ -174,6 +176,8 @@ class _Pass:
             if not fenced and debt.fenced_at is not None:
                 self._again.append(debt.fenced_at)
             left.append(debt)
+            if not sight.reached and sight.member:
+                self._look_again(record)
             if sight.view is None:
                 continue
             if debt.reason == ORPHANED and not sight.view.deleting:
@@ -182,6 +186,11 @@ class _Pass:
                 grace_s = self.s.ask.grace_s
                 self.acts.append(Remove(debt.cluster, debt.shard, sight.view, grace_s))
         return record if len(left) == len(record.owed) else replace(record, owed=tuple(left))
+
+    def _look_again(self, record: Record) -> None:
+        """Where nothing tells when a member lets itself be looked at: less often as time goes by."""
+        wait_s = min(max(self.now - record.since, _FIRST_LOOK_S), _LAST_LOOK_S)
+        self._again.append(self.now + wait_s)
 
     def _is_to_be_told(self, view: ShardView) -> bool:
         """Whether a shard is still to be deleted, or sooner than it was told."""
@@ -336,6 +345,8 @@ class _Pass:
         return record.with_shards([noted]), True
 
     def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:
+        if sight.refused is not None:
+            self._look_again(record)
         silent = self._noted_silent(shard, sight)
         if silent != shard:
             shard = silent
@@ -355,7 +366,9 @@ class _Pass:
     def _noted_silent(self, shard: Shard, sight: Sight) -> Shard:
         """Since when, why, and until when it may run: no renewal goes out before this is taken
         back, so that a gateway that starts anew need not wait for a whole lease again."""
-        reason = "Unreachable" if sight.member else "MemberLeft"
+        reason = sight.refused.reason if sight.refused else "Unreachable"
+        if not sight.member:
+            reason = "MemberLeft"
         if shard.lost_at is None or shard.reason != reason:
             lost_at = self.now if shard.lost_at is None else shard.lost_at
             shard = replace(shard, lost_at=lost_at, reason=reason, message=_silence(sight))
@@ -569,7 +582,9 @@ class _Pass:
                 return shard
             return replace(shard, state="Held", held_at=self.now, reason="", message="")
         sight = self._sight(shard)
-        why = "" if sight.reached else _silence(sight)
+        why = f"its pods are not made: {sight.trouble}" if sight.trouble else ""
+        if not sight.reached:
+            why = _silence(sight)
         return replace(shard, state="Holding", held_at=None, message=why)
 
     def _hold_failed(self, shard: Shard, sight: Sight) -> Refused | None:
@@ -649,4 +664,6 @@ def _silence(sight: Sight) -> str:
 def _silent_because(sight: Sight) -> str:
     if not sight.member:
         return "is no member of the fleet any more"
+    if sight.refused is not None:
+        return f"refuses the fleet: {sight.refused.message}"
     return "does not answer" + (f": {sight.why}" if sight.why else "")

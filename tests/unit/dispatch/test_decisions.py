@@ -518,6 +518,16 @@ def test_old_copies_go_before_anything_else_is_done_about_a_member_that_returns(
     assert kinds(decision, Remove, Hold) == [("Remove", "west")]
 
 
+def test_while_it_is_held_a_shard_says_why_its_pods_are_not_made():
+    before = record("Holding", in_state("Holding"))
+    trouble = 'pods "train-0" is forbidden: violates PodSecurity "restricted:latest"'
+    sights = seen(EAST, view=job(), trouble=trouble), seen(WEST, view=job(), pods=pods(WEST))
+    after = decided(before, *sights).record
+    assert [each.message for each in after.shards] == [f"its pods are not made: {trouble}", ""]
+    sights = seen(EAST, view=job(), pods=pods(EAST)[:1]), sights[1]
+    assert [each.message for each in decided(after, *sights).record.shards] == ["", ""]
+
+
 @pytest.mark.parametrize("phase", ["Holding", "Committed", "Running", "Succeeded"])
 def test_a_deleted_workload_owes_everything_and_is_gone_when_nothing_is_left(phase):
     ask = replace(ASK, deleting=True)
