@@ -41,7 +41,7 @@ def explain(client: Client, workload: str, name: str, namespace: str | None, for
     """
     from fleet.cli.discovery import find, read
     from fleet.errors import ConfigError, NotFound
-    from fleet.scheduling.explain import explained
+    from fleet.scheduling.explain import explained, held_up
 
     kind, slash, named = workload.partition("/")
     if (slash and name) or not kind or not (name := named or name):
@@ -61,6 +61,11 @@ def explain(client: Client, workload: str, name: str, namespace: str | None, for
         [("fieldSelector", f"spec.workload.uid={found['metadata']['uid']}")],
     )
     if not placed["items"]:
+        if form == "table" and (earlier := _earlier(client, placements, resource, name, where)):
+            clusters = client.get(find(client, _CLUSTERS).path())["items"]
+            named_kind = {"kind": resource.kind, **found}
+            click.echo("\n".join(held_up(named_kind, earlier, clusters)))
+            return
         raise NotFound(_why_none(resource, found, where))
     placement = placed["items"][0]
     if form == "table":
@@ -68,6 +73,19 @@ def explain(client: Client, workload: str, name: str, namespace: str | None, for
         click.echo("\n".join(explained(placement, clusters, ahead=_ahead(client, placement))))
     else:
         output.document(placement, form)
+
+
+def _earlier(
+    client: Client, placements: Served, resource: Served, name: str, where: str
+) -> Object | None:
+    """The placement of a workload of this name that is gone from the fleet and not yet from all
+    members."""
+    for placement in client.get(placements.path(namespace=where))["items"]:
+        said = placement["spec"]["workload"]
+        if (said.get("kind"), said.get("name")) == (resource.kind, name):
+            found: Object = placement
+            return found
+    return None
 
 
 def _ahead(client: Client, placement: Object) -> int | None:

@@ -93,6 +93,31 @@ def explained(
     return lines
 
 
+def held_up(
+    workload: Mapping[str, Any],
+    earlier: Mapping[str, Any],
+    clusters: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """The lines for a workload that has no Placement yet, since that of an `earlier` one of its
+    name still has something to be gone from members."""
+    present = {each["metadata"]["name"]: each for each in clusters}
+    status = earlier.get("status") or {}
+    owed: Sequence[Object] = status.get("owed") or ()
+    debts = [_owed_row(each, present) for each in owed]
+    owing = {each["cluster"] for each in owed}
+    debts += [
+        (each["cluster"], _ranks(each.get("roles") or ()), "to leave", "not told to go yet")
+        for each in status.get("shards") or ()
+        if each["cluster"] not in owing
+    ]
+    where = ", ".join(sorted({row[0] for row in debts})) or "the fleet"
+    return [
+        f"{workload['metadata']['name']}  Queued",
+        f"  waits until an earlier {workload['kind']} of this name is seen gone from {where}",
+        *_aligned(debts),
+    ]
+
+
 def ahead_of(
     placement: Mapping[str, Any],
     others: Iterable[Mapping[str, Any]],
@@ -138,6 +163,15 @@ def _ready_since(cluster: Mapping[str, Any]) -> str:
     for each in (cluster.get("status") or {}).get("conditions") or ():
         if each.get("type") == "Ready" and each.get("status") == "True":
             return str(each.get("lastTransitionTime", ""))
+    return ""
+
+
+def _unheard(cluster: Mapping[str, Any]) -> str:
+    """Why the cluster confirms nothing, "" where it answers."""
+    for each in (cluster.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "Reachable" and each.get("status") == "False":
+            since, why = _clock(each.get("lastTransitionTime", "")), each.get("message")
+            return f": the cluster does not answer since {since}" + (f" ({why})" if why else "")
     return ""
 
 
@@ -199,8 +233,10 @@ def _owed_row(
 ) -> tuple[str, ...]:
     """What the workload had there and has to be gone."""
     cluster = debt["cluster"]
-    left = present is not None and cluster not in present
-    why = "the cluster has left the fleet" if left else "not seen gone yet"
+    why = "not seen gone yet"
+    if present is not None:
+        found = present.get(cluster)
+        why = "the cluster has left the fleet" if found is None else f"{why}{_unheard(found)}"
     return cluster, "no rank any more", "leaving", f"{debt['shard']}: {why}"
 
 

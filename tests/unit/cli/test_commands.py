@@ -386,6 +386,25 @@ def test_explain_shows_the_placement_of_a_workload(gateway: Gateway) -> None:
     assert json.loads(fleet("explain", "pod/train", "-o", "json").output) == placement
 
 
+def test_explain_says_that_a_workload_waits_for_an_earlier_one_of_its_name(
+    gateway: Gateway,
+) -> None:
+    pod = {"kind": "Pod", "metadata": {"uid": "8", "name": "web"}}
+    gateway.answers["/api/v1/namespaces/shop/pods/web"] = pod
+    owed = [{"cluster": "east", "shard": "web-g1-east"}]
+    other = {"spec": {"workload": {"kind": "Job", "name": "web"}}}
+    earlier = {"spec": {"workload": {"kind": "Pod", "name": "web"}}, "status": {"owed": owed}}
+    gateway.answers[PLACEMENTS] = [{"items": []}, {"items": [other, earlier]}]
+    gateway.answers[CLUSTERS] = {"items": [{"metadata": {"name": "east"}}]}
+    assert fleet("explain", "pod/web").output.splitlines() == [
+        "web  Queued",
+        "  waits until an earlier Pod of this name is seen gone from east",
+        "  east   no rank any more   leaving   web-g1-east: not seen gone yet",
+    ]
+    gateway.answers[PLACEMENTS] = [{"items": []}, {"items": [other]}]
+    assert "has no placement yet" in fleet("explain", "pod/web").stderr
+
+
 def test_explain_takes_type_and_name_as_get_does(gateway: Gateway) -> None:
     gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
     gateway.answers[PLACEMENTS] = {
