@@ -39,6 +39,7 @@ _ON_NODES: Final = 100
 """How many rounds over sums are worth one on nodes."""
 _PATIENCE: Final = 100
 """Rounds on nodes without anything better after which nothing better is expected."""
+_STARTS: Final = 2
 _CORRECTIONS: Final = 8
 
 Value = tuple[int, ...]
@@ -218,7 +219,13 @@ class _Run:
         for at, mover in enumerate(movers):
             if mover in before:
                 exchange.put(at, self._shares(mover, before[mover]))
-        tried = exchange.improve(rounds) if exchange.holds() else 0
+        start, tried, found = list(exchange.shares), 0, []
+        for _ in range(_STARTS if exchange.holds() else 0):
+            exchange.restore(start)
+            tried += exchange.improve(rounds // _STARTS)
+            found.append((exchange.value(), list(exchange.shares)))
+        if found:
+            exchange.restore(min(found)[1])
         best = value, before
         for correction in range(_CORRECTIONS):
             unseated = self._seat(exchange, movers)

@@ -29,13 +29,14 @@ Value = tuple[int, ...]
 # How much worse a round may leave things: a late tier weighs 30, a cluster more 3, and about what a
 # gang costs 1.
 _HOT: Final = 60.0
-_SETTLED: Final = 10.0
+_SETTLED: Final = 3.0
 """Below it admission and tiers hardly change."""
 _WARM: Final = 3.0
+_TEPID: Final = 0.3
 _COLD: Final = 0.008
 _GONE: Final = (1, 2, 3, 4, 6, 9, 13)
 """How many are taken out at once,"""
-_JUST: Final = 0.4
+_JUST: Final = 0.2
 """and how often just as many as have to go."""
 _BLINK: Final = 0.04
 """How often a cluster is overlooked, so that not all go where they went before."""
@@ -279,11 +280,11 @@ class Exchange:
         What is `warm` only, since it was improved before, is not shaken up again.
         """
         best, kept = self.value(), list(self.shares)
-        heat, tried = _WARM if warm else _HOT, 0
+        heat, tried = _TEPID if warm else _HOT, 0
         # Admission and tiers settle soon, money does not.
-        soon = 0 if warm else rounds // 4
+        soon = 0 if warm else rounds * 2 // 5
         early = (_WARM / _HOT) ** (1 / max(1, soon))
-        late = (_COLD / _WARM) ** (1 / (rounds - soon + 1))
+        late = (_COLD / (_TEPID if warm else _WARM)) ** (1 / (rounds - soon + 1))
         while tried < rounds:
             tried += 1
             heat *= late if tried > soon else early
