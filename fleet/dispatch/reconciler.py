@@ -428,7 +428,7 @@ def _with_refusals(seen: Seen, refused: Mapping[str, Refused]) -> Seen:
     if not refused:
         return seen
     shards: dict[str, Sight] = {
-        cluster: replace(sight, refused=sight.refused or refused.get(cluster))
+        cluster: replace(sight, refused=refused.get(cluster)) if sight.reached else sight
         for cluster, sight in seen.shards.items()
     }
     return seen._replace(shards=shards)

@@ -88,9 +88,12 @@ def _observe(status: Object, obj: Object, pod: Object) -> None:
 def _silent(obj: Object, sight: Sight, why: str, *, now: float) -> Object:
     if not sight.member:
         return _left(obj, sight, now=now)
-    message = why or f"{sight.cluster} does not answer"
+    reason, message = "Unreachable", why or f"{sight.cluster} does not answer"
+    if sight.refused is not None:
+        reason = sight.refused.reason
+        message = f"{sight.cluster} refuses the fleet: {sight.refused.message}"
     message += "; shown as it was last"
-    return _with_condition(obj, REACHABLE, "Unreachable", message, now=now)
+    return _with_condition(obj, REACHABLE, reason, message, now=now)
 
 
 def _left(obj: Object, sight: Sight, *, now: float) -> Object:

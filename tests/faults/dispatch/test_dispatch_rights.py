@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.dispatch.reconciler import Key
 from fleet.errors import Forbidden
 
 BACK = "to let the fleet in again: kubectl create rolebinding fleet:dispatcher -n payments.west"
@@ -57,3 +58,31 @@ async def test_rights_that_come_back_within_a_lease_cost_nothing(fleet, west):
     assert fleet.record().phase == "Running"
     assert fleet.record().generation == 1
     assert len(fleet.starts) == 6
+
+
+async def test_a_pod_that_leaves_a_member_without_rights_says_so_and_ends_when_they_are_back(
+    fleet, west
+):
+    fleet.members.pop("east")
+    rights = Rights(west)
+    await fleet.run_pod()
+    await fleet.until(lambda: fleet.record("pod-web").phase == "Running")
+    rights.given = False
+    await fleet.delete_pod()
+    told = {}
+
+    def is_told():
+        for each in fleet.pod()["status"].get("conditions", ()):
+            told[each["type"]] = each
+        return "fleet.dev/Reachable" in told
+
+    await fleet.until(is_told)
+    assert told["fleet.dev/Reachable"]["reason"] == "NotBound"
+    assert BACK in told["fleet.dev/Reachable"]["message"]
+    assert "does not answer" not in told["fleet.dev/Reachable"]["message"]
+    outcome = await fleet.reconciler.reconcile(Key("Pod", "payments", "web"))
+    assert outcome.again_s is not None
+    assert outcome.again_s <= 60  # nobody tells when the rights are back
+    rights.given = True
+    await fleet.until(lambda: fleet.pod() is None)
+    assert fleet.left_over() == []
