@@ -79,3 +79,15 @@ def test_the_order_of_gangs_and_clusters_changes_nothing(build):
         return {of[at].workload.name: each.placed.clusters for at, each in found.admitted.items()}
 
     assert places(straight, demands) == places(turned, demands[::-1])
+
+
+def test_gangs_of_several_roles_and_of_one_are_placed_together(build):
+    """The gang of two roles has to leave the cluster that alone holds the large one."""
+    fleet = [build.cluster("a", 4), build.cluster("b", 6, plane="roce-2")]
+    demands = gangs(build, 2, 6, 2)
+    (role,) = demands[0].roles
+    two = (replace(role, pods=1), replace(role, name="leader", pods=1))
+    demands[0] = replace(demands[0], roles=two)
+    found = batch(demands, fleet)
+    assert found.reached == {0: 10}
+    assert sorted(found.admitted[1].placed.clusters) == ["b"]
