@@ -188,7 +188,7 @@ class _Pass:
         return record if len(left) == len(record.owed) else replace(record, owed=tuple(left))
 
     def _look_again(self, record: Record) -> None:
-        """Where nothing tells when a member lets itself be looked at: less often as time goes by."""
+        """Where nothing tells when a member can be looked at: less often as time goes by."""
         wait_s = min(max(self.now - record.since, _FIRST_LOOK_S), _LAST_LOOK_S)
         self._again.append(self.now + wait_s)
 

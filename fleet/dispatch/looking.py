@@ -125,7 +125,8 @@ class Looker:
         if (pods := workload.kind.pods_in(obj)) is not None:
             return replace(sight, pods=pods)
         remote = self._remote(shard.cluster)
-        assert remote is not None  # it answered
+        if remote is None:  # it left meanwhile
+            return Sight(shard.cluster, member=False, leased_until=sight.leased_until)
         try:
             pods = await self._pods(remote, workload, name, offset=shard.first)
             trouble = ""

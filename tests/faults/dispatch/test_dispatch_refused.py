@@ -85,3 +85,18 @@ async def test_a_refusal_that_ends_is_said_no_more(fleet, west):
     await fleet.until(lambda: fleet.record().phase == "Running")
     assert fleet.record().generation == 1
     assert not any(each.message or each.reason for each in fleet.record().shards)
+
+
+async def test_a_member_may_leave_while_it_is_looked_at(fleet, west):
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    handle = west.handle
+
+    async def last(request):
+        answer = await handle(request)
+        if "/jobs/" in request.path:
+            fleet.members.pop("west", None)
+        return answer
+
+    west.handle = last
+    await fleet.until(lambda: any(s.reason == "MemberLeft" for s in fleet.record().shards))
