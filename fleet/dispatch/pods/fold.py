@@ -2,7 +2,8 @@
 
 Once it is placed it shows what the member says of the shard – status, node, debugging containers –
 under the fleet's names. Before, it says why it waits, in the words of a scheduler. While the member
-is silent it stays as it was, and a condition says so. An end is written once, and kept. Pure.
+is silent it stays as it was, and a condition says so. An end that the record knows is written once,
+and kept; what others write over a status gives way to the shard's. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _OBSERVED: Final = "observedGeneration"
 
 def fold(obj: Object, record: Record, sights: Mapping[str, Sight], *, now: float) -> Object:
     """The whole object. Equal to what is there when nothing changed."""
-    if (obj.get("status") or {}).get("phase") in ENDED:
+    over = record.ended or obj["metadata"].get("deletionTimestamp")
+    if over and (obj.get("status") or {}).get("phase") in ENDED:
         return obj
     shard = next((each for each in record.shards if not each.to_come), None)
     if shard is not None:

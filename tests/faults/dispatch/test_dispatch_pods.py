@@ -330,3 +330,15 @@ async def test_secrets_go_along_and_with_it(pair):
     await pair.delete_pod()
     await pair.settle()
     assert not pair.left_over()
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded", "Failed"])
+async def test_what_a_client_writes_over_the_status_does_not_stay(fleet, phase):
+    await fleet.join("east", room=4)
+    await fleet.run_pod()
+    await fleet.until(lambda: fleet.record("pod-web").phase == "Running")
+    await fleet.settle()
+    true = fleet.pod()["status"]
+    await fleet.change_pod(lambda pod: pod.update(status={"phase": phase, "reason": "Forged"}))
+    await fleet.gateway()
+    assert fleet.pod()["status"] == true

@@ -280,7 +280,7 @@ def test_an_end_that_was_written_down_counts_without_its_shard():
     of = workload(status={"phase": "Running"})
     shown = fold(of, record, {"east": Sight("east", reached=True)})
     assert (shown["status"]["phase"], shown["status"]["reason"]) == ("Failed", "Evicted")
-    assert fold(PODS.read(shown), RUNNING, {"east": sight(shard())}) == shown
+    assert fold(PODS.read(shown), record, {"east": sight(shard())}) == shown
 
 
 # -- what follows from what is seen
