@@ -8,6 +8,7 @@ root's prefix off the path.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,15 @@ from fleet.errors import (
     MethodNotAllowed,
     NotFound,
     TransportError,
+    Unavailable,
 )
 from fleet.gateway.subresources import PODS, pod_in
 from fleet.kube import paths
+from fleet.kube.options import request_timeout_s
 from fleet.view import crossing, naming
-from fleet.view.forward import Call, unanswered
+from fleet.view.forward import Call, late, unanswered
 from fleet.view.reads import Read
+from fleet.view.world import silence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -290,8 +294,18 @@ class MemberRoot:
             if not key.startswith("impersonate-")
         }
         sent = replace(request.below("/" + rest), headers=headers | crossing.headers(request.user))
+        target = paths.parse_target(sent.method, sent.path, sent.query)
+        within_s = None
+        if target is not None:
+            if why := silence_of(member):
+                raise Unavailable.member(name, why)
+            if target.verb != "watch" and target.subresource not in _STREAMED:
+                within_s = request_timeout_s(request)
         try:
-            return await member.handler.handle(sent)
+            async with asyncio.timeout(within_s):
+                return await member.handler.handle(sent)
+        except TimeoutError as error:
+            raise late(name, request.method, within_s or 0.0) from error
         except TransportError as error:
             raise unanswered(name, request.method, error) from error
 

@@ -33,7 +33,7 @@ from fleet.view.parts import PartBodies
 from fleet.view.projection import patches
 from fleet.view.projection.patches import PatchTarget
 from fleet.view.selectors import unproject_field_selector, unproject_label_selector
-from fleet.view.world import UNHEARD
+from fleet.view.world import UNHEARD, silence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -244,10 +244,9 @@ class Forwarder:
         self, call: Call, *, body: bytes, content_type: str, raw: bool = False
     ) -> Response:
         request, member = call.request, call.member
-        reachable = member.conditions.get("Reachable")
-        if reachable is not None and reachable.status == "False":
+        if why := silence_of(member):
             # It may hold what is sent, and act on it when nobody waits any more.
-            raise Unavailable.member(member.name, reachable.message or "it does not answer")
+            raise Unavailable.member(member.name, why)
         headers = {
             name: value
             for name, value in request.headers.items()

@@ -17,7 +17,7 @@ from fleet.apiserver.representation import Representations
 from fleet.errors import ApiError, BadRequest, NotFound, TransportError, Unavailable
 from fleet.kube import fields
 from fleet.kube.fields import extract
-from fleet.kube.options import GetOptions, ListOptions, WatchOptions
+from fleet.kube.options import GetOptions, ListOptions, WatchOptions, request_timeout_s
 from fleet.kube.paths import path_of
 from fleet.kube.selectors import FieldSelector
 from fleet.kube.wire import Request, Response
@@ -27,7 +27,7 @@ from fleet.store.entry import Entry
 from fleet.view import crossing, naming
 from fleet.view.recollections import Recollections
 from fleet.view.selectors import for_member, unproject_label_selector
-from fleet.view.world import READ_THROUGH, UNHEARD
+from fleet.view.world import READ_THROUGH, UNHEARD, silence_of
 
 if TYPE_CHECKING:
     import random
@@ -238,6 +238,7 @@ class Reads:
     async def _gathered(self, read: Read, *, complete: bool) -> tuple[Collection, tuple[str, ...]]:
         """A collection of what every member answers just now, and warnings of who did not."""
         gvr = read.target.gvr
+        within_s = request_timeout_s(read.request, limit_s=WHOLE_S)
         members = [
             member
             for member in self._world.serving(gvr)
@@ -245,7 +246,9 @@ class Reads:
         ]
         async with asyncio.TaskGroup() as group:
             lists = [
-                group.create_task(self._ask(member, read), name=f"list {member.name}/{gvr}")
+                group.create_task(
+                    self._ask(member, read, within_s), name=f"list {member.name}/{gvr}"
+                )
                 for member in members
             ]
         entries: list[Entry] = []
@@ -270,7 +273,9 @@ class Reads:
         collection.load(entries)
         return collection, tuple(warnings)
 
-    async def _ask(self, member: MemberPort, read: Read) -> list[Entry] | ApiError | TransportError:
+    async def _ask(
+        self, member: MemberPort, read: Read, within_s: float
+    ) -> list[Entry] | ApiError | TransportError:
         gvr = read.target.gvr
         projector = self._world.projector(member.name, gvr)
         if projector is None:
@@ -288,12 +293,14 @@ class Reads:
         query = _selection(read, member.name)
         if query is None:
             return []
+        if why := silence_of(member):
+            return TransportError(why, member=member.name, sent=False)
         try:
             page = await calls.get(
                 member.handler,
                 path_of(gvr, namespace=namespace),
-                timeout_s=WHOLE_S,
-                head_s=HEAD_S,
+                timeout_s=within_s,
+                head_s=min(HEAD_S, within_s),
                 query=query,
                 headers=crossing.headers(read.request.user),
             )

@@ -73,6 +73,14 @@ class MemberPort(Protocol):
         """Begin to feed `sink` with the objects of a resource."""
 
 
+def silence_of(member: MemberPort) -> str:
+    """Why a member is known not to answer, "" otherwise."""
+    reachable = member.conditions.get("Reachable")
+    if reachable is None or reachable.status != "False":
+        return ""
+    return reachable.message or "it does not answer"
+
+
 class World:
     """All members and all merged resources. One event loop owns it."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.errors import BadRequest, MemberStatus, NotFound, TransportError, Unavailable
+from fleet.members.health import Condition
 from fleet.view.world import LINGER_S
 
 CONFIG_MAPS = "/api/v1/configmaps"
@@ -298,3 +299,19 @@ async def test_a_version_that_only_members_have_says_what_it_leaves_out(stage):
     )
     path = f"/apis/{row.replace('/horizontal', '/namespaces/ns.east/horizontal')}"
     assert (await stage.call("GET", path)).warnings == ()
+
+
+async def test_a_list_from_the_members_waits_for_none_that_is_silent(stage, east, west):
+    west.hangs = True
+    in_west = IN_WEST.replace("configmaps", "secrets")
+    with pytest.raises(Unavailable, match=r"within 0\.001 s"):
+        await stage.call("GET", f"{in_west}?timeout=1ms")
+    west.asked.clear()
+    west.conditions["Reachable"] = Condition("Reachable", "False", "NoAnswer", "no answer in 3 s")
+    with pytest.raises(Unavailable, match="no answer in 3 s"):
+        await stage.call("GET", in_west)
+    east.answer("GET", SECRETS, {"items": [east.object("secrets", "s")]})
+    answer = await stage.call("GET", SECRETS)
+    assert answer.names == ["payments.east/s"]
+    assert answer.warnings == ("west: no answer in 3 s; its objects are missing",)
+    assert west.asked == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -16,6 +18,7 @@ from fleet.errors import (
 )
 from fleet.gateway.roots import MemberRoot
 from fleet.kube.wire import Request, UserInfo
+from fleet.members.health import Condition
 
 JANE = UserInfo("jane", ("dev",))
 OPEN_API = "/openapi/v2"
@@ -201,3 +204,15 @@ async def test_below_clusters_no_answer_says_what_is_known(stage, east):
         await root.handle(at("/east"))
     with pytest.raises(ServerTimeout, match="member east"):
         await root.handle(at("/east", "POST"))
+
+
+async def test_below_clusters_a_silent_member_holds_nobody(stage, east):
+    root = MemberRoot(stage.world.members.get)
+    east.hangs = True
+    asked = replace(at("/east/api/v1/pods"), query=(("timeout", "1ms"),))
+    with pytest.raises(ServerTimeout, match=r"east has not answered within 0\.001 s"):
+        await root.handle(asked)
+    east.conditions["Reachable"] = Condition("Reachable", "False", "NoAnswer", "no answer in 3 s")
+    with pytest.raises(Unavailable, match="east cannot be reached: no answer in 3 s"):
+        await root.handle(at("/east/api/v1/pods"))
+    assert len(east.asked) == 1
