@@ -318,6 +318,11 @@ class _Pass:
             return self._failed(record, shard, view)
         if view.deleting:
             return self._evict(record, shard, view, "JobDeleted", "its Job is being deleted there")
+        if view.suspended:
+            # Its pods are taken away: what waits for it to be resumed is the rest of the gang.
+            self.barred[shard.cluster] = "somebody there suspended its Job"
+            message = f"its Job was suspended in {shard.cluster}, and not by the fleet"
+            return self._evict(record, shard, view, "JobSuspended", message)
         record, goes_on = self._unserved(record, shard, sight, view)
         if goes_on:
             self._renew(shard, sight, view, record.lease_s)
@@ -610,6 +615,8 @@ class _Pass:
         if not sight.reached:
             return Refused("Unreachable", _silent_because(sight))
         why = sight.unbound_because()
+        if sight.view is not None and sight.view.suspended:
+            why = "somebody there suspended its Job"
         message = f"put {sight.bound()} of {shard.count} pods on nodes in {limit_s:g} s"
         return Refused("NoRoom", f"{message}: {why}" if why else message)
 

@@ -67,6 +67,8 @@ class ShardView:
     started_at: float | None = None
     deadline_s: int | None = None
     deleting: bool = False
+    suspended: bool = False
+    """Whether somebody in the member took its pods away until it is resumed."""
     grace_s: int | None = None
     failed: int = 0
     """Pods of it that failed."""

@@ -44,6 +44,7 @@ def job_view(job: Mapping[str, Any]) -> JobView:
         started_at=moment(status.get("startTime")),
         deadline_s=spec.get("activeDeadlineSeconds"),
         deleting=bool(metadata.get("deletionTimestamp")),
+        suspended=bool(spec.get("suspend")),
         active=status.get("active") or 0,
         ready=status.get("ready") or 0,
         terminating=status.get("terminating") or 0,

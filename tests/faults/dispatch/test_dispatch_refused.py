@@ -100,3 +100,18 @@ async def test_a_member_may_leave_while_it_is_looked_at(fleet, west):
 
     west.handle = last
     await fleet.until(lambda: any(s.reason == "MemberLeft" for s in fleet.record().shards))
+
+
+async def test_a_shard_that_somebody_suspends_is_placed_anew_and_says_so(fleet, west):
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    (job,) = west.all("jobs")
+    job["spec"]["suspend"] = True
+    await west._change("jobs", job)
+    await fleet.until(lambda: fleet.record().phase == "Lost")
+    assert fleet.record().reason == "JobSuspended"
+    assert "ShardEvicted" in fleet.events()
+    assert "suspended" in fleet.bars.of(fleet.job()["metadata"]["uid"])["west"]
+    await fleet.join("north", room=4)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    assert set(fleet.placed()) == {"east", "north"}
