@@ -91,6 +91,8 @@ class Dispatch:
         self._answer_s = answer_s
         self._remotes: dict[str, tuple[object, Remote]] = {}
         self._departed: dict[ShardKey, bool] = {}
+        self._swept: dict[tuple[str, str], None] = {}  # workload's UID and shard: ended by us
+        self._spared: dict[str, set[str]] = {}  # clusters, by workload's UID
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._followed: ExitStack | None = None
         self._following: set[GroupVersionResource] = set()
@@ -229,6 +231,8 @@ class Dispatch:
     def _placement_changed(self, event: Event) -> None:
         obj = event.entry.parse()
         self._placement_named(obj)
+        for cluster in self._spared.pop(obj["spec"]["workload"]["uid"], ()):
+            self._sweeps.add(cluster)
         if event.deleted or (
             event.previous is not None and _standing(obj) != _standing(event.previous.parse())
         ):
@@ -297,7 +301,10 @@ class Dispatch:
 
     def went_unfinished(self, key: ShardKey) -> bool:
         """See `looking.Departures`."""
-        return self._departed.get(key, False)
+        if self._departed.get(key, False):
+            return True
+        workload = self._parts.of_shard(key.cluster, key.kind, key.namespace, key.name)
+        return workload is not None and (workload.uid, key.name) in self._swept
 
     def disturbed(self, uid: str) -> bool:
         """See `looking.Departures`."""
@@ -399,6 +406,8 @@ class Dispatch:
             if self._is_left_over(kind, cluster, obj):
                 metadata = obj["metadata"]
                 log.info("%s: removing left-over %s %s", cluster, kind.name, metadata["name"])
+                if kind.view(obj).outcome == "":
+                    self._remember_swept(metadata["labels"][WORKLOAD_UID_LABEL], metadata["name"])
                 await remote.delete(
                     kind.gvr,
                     metadata["namespace"],
@@ -415,7 +424,22 @@ class Dispatch:
         if metadata["labels"][SHARD_LABEL] != metadata["name"]:
             return False  # a pod of a shard goes with it
         workload = self._parts.of_shard(cluster, kind.name, metadata["namespace"], metadata["name"])
-        return workload is None or workload.uid != metadata["labels"][WORKLOAD_UID_LABEL]
+        uid = metadata["labels"][WORKLOAD_UID_LABEL]
+        if workload is not None and workload.uid == uid:
+            return False
+        counted_on = self._parts.counted_on(uid, metadata["name"])
+        if counted_on and counted_on not in self._world.members:
+            # A cluster that left and came under another name: the record decides, and its lease.
+            log.info("%s: leaving %s, as the part of %s", cluster, metadata["name"], counted_on)
+            self._spared.setdefault(uid, set()).add(cluster)
+            return False
+        return True
+
+    def _remember_swept(self, uid: str, shard: str) -> None:
+        """What the fleet ended itself is never a result that nobody knows."""
+        while len(self._swept) >= _REMEMBERED:
+            del self._swept[next(iter(self._swept))]
+        self._swept[uid, shard] = None
 
 
 def _not_of_interest(event: Event) -> None:

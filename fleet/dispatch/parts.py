@@ -67,6 +67,7 @@ class Parts:
         self._shards: dict[_Shard, Workload] = {}
         self._of: dict[str, list[_Shard]] = {}
         self._seats: dict[Workload, Seat] = {}
+        self._live: dict[str, dict[str, str]] = {}
         self.follower: Callable[[str, Workload, Object, bool], None] = _nobody
 
     # -- the record
@@ -107,11 +108,15 @@ class Parts:
         ]
         self._drop(workload.uid)
         self._of[workload.uid] = keys
+        self._live[workload.uid] = {
+            shard.name(workload.name): shard.cluster for shard in record.shards if shard.live
+        }
         self._shards |= dict.fromkeys(keys, workload)
         if (seat := _seat(record, workload.name)) is not None:
             self._seats[workload] = seat
 
     def _drop(self, uid: str) -> None:
+        self._live.pop(uid, None)
         for key in self._of.pop(uid, ()):
             workload = self._shards.pop(key, None)
             if workload is not None:
@@ -120,6 +125,10 @@ class Parts:
     def of_shard(self, cluster: str, kind: str, namespace: str, shard: str) -> Workload | None:
         """The workload of that kind whose shard this is, by the record."""
         return self._shards.get(_Shard(cluster, kind, namespace, shard))
+
+    def counted_on(self, uid: str, shard: str) -> str:
+        """The cluster in which the record of that workload counts on such a shard, "" for none."""
+        return self._live.get(uid, {}).get(shard, "")
 
     def workloads_in(self, cluster: str) -> Iterable[Workload]:
         """The workloads that have a shard in a cluster, or one that is owed."""

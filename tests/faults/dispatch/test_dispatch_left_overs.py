@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from fleet.dispatch.controller import Dispatch
+from fleet.dispatch.leases import ShardKey
 from fleet.dispatch.parts import Parts
 from policies import PLACEMENT
 
@@ -58,13 +59,13 @@ def shard(name="train-g7-east", *, fleet=FLEET, uid="of-nobody"):
     }  # fmt: skip
 
 
-async def swept(fleet, east):
-    """The controller runs, looks for left-overs, and is stopped."""
+async def swept(fleet, east, *, name="east", then=None, until=lambda: True):
+    """The controller runs, looks for left-overs, and is stopped. Returns it and its parts."""
     parts = Parts(fleet=FLEET)
     stop = parts.follow(fleet.store.collection(PLACEMENT.resource))
     dispatch = Dispatch(
         fleet.store,
-        View(east=east),
+        View(**{name: east}),
         parts=parts,
         planner=fleet.planner,
         bill=fleet.bills,
@@ -79,10 +80,18 @@ async def swept(fleet, east):
         await asked.wait()
         for _ in range(50):
             await asyncio.sleep(0)
+        if then is not None:
+            await then()
+        for _ in range(20_000):
+            if until():
+                break
+            await asyncio.sleep(0)
+        assert until()
         task.cancel()
     stop()
     await east.step()
     await east.step()
+    return dispatch, parts
 
 
 async def test_a_shard_that_no_record_knows_is_removed(fleet, east):
@@ -143,3 +152,36 @@ async def test_a_recorded_shard_stays(fleet, east):
     await swept(fleet, east)
     assert [job["metadata"]["name"] for job in east.all("jobs")] == ["train-g1-east"]
     assert len(fleet.running()) == 3
+
+
+async def test_what_a_record_counts_on_stays_when_its_cluster_comes_under_another_name(fleet, east):
+    await fleet.run_job(ranks=3)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    await swept(fleet, east, name="other")
+    assert fleet.record().shards[0].reason == "MemberLeft"
+    assert len(fleet.running()) == 3
+    await fleet.wait(10)  # it is back under its own
+    assert (fleet.record().phase, fleet.record().generation) == ("Running", 1)
+    assert len(fleet.running()) == 3
+
+
+async def test_what_a_record_counts_on_no_more_is_removed_and_is_no_unknown_result(fleet, east):
+    await fleet.run_job(ranks=3)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    placements = fleet.store.collection(PLACEMENT.resource)
+    (before,) = placements.snapshot().entries()
+    dispatch, parts = await swept(
+        fleet,
+        east,
+        name="other",
+        then=fleet.delete_job,
+        until=lambda: "DELETE" in str(east.writes) and not fleet.records(),
+    )
+    assert east.all("jobs") == []
+    key = ShardKey("east", "Job", "payments", "train-g1-east")
+    assert not dispatch.went_unfinished(key)  # of what no record names nothing is asked
+    again = before.parse()
+    del again["metadata"]["resourceVersion"]
+    await fleet.store.create(PLACEMENT.resource, again)
+    parts.follow(placements)()
+    assert dispatch.went_unfinished(key)
