@@ -357,8 +357,11 @@ class Reconciler:
         known = {each: why for each, why in known.items() if each in live}
         for each, why in served.items():
             before = known.pop(each, None)
+            if why is not None and before is not None:
+                # Its first words stay while the reason does: some tell a time or a revision.
+                why = before if before.reason == why.reason else replace(why, since=before.since)
             if why is not None:
-                known[each] = why if before is None else replace(why, since=before.since)
+                known[each] = why
         if known:
             self._unserved[uid] = known
 
