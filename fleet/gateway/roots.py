@@ -23,7 +23,6 @@ from fleet.errors import (
     MethodNotAllowed,
     NotFound,
     TransportError,
-    Unavailable,
 )
 from fleet.gateway.subresources import PODS, pod_in
 from fleet.kube import paths
@@ -31,7 +30,6 @@ from fleet.kube.options import request_timeout_s
 from fleet.view import crossing, naming
 from fleet.view.forward import Call, late, unanswered
 from fleet.view.reads import Read
-from fleet.view.world import silence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,8 +295,6 @@ class MemberRoot:
         target = paths.parse_target(sent.method, sent.path, sent.query)
         within_s = None
         if target is not None:
-            if why := silence_of(member):
-                raise Unavailable.member(name, why)
             if target.verb != "watch" and target.subresource not in _STREAMED:
                 within_s = request_timeout_s(request)
         try:
