@@ -32,7 +32,7 @@ from fleet.dispatch.remote import Remote
 from fleet.dispatch.sight import pod_view
 from fleet.dispatch.unplaced import Unplaced
 from fleet.dispatch.waiting import Waiting
-from fleet.errors import ApiError, Conflict, TransportError
+from fleet.errors import ApiError, Conflict, FleetError, TransportError
 from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
 from policies import PLACEMENT
@@ -173,13 +173,19 @@ class Dispatch:
         except Conflict:
             self._queue.add(key)  # somebody wrote in between: look again
             return
+        except FleetError:
+            self._look_again(key, self._reconciler.patience_s(key))
+            raise
         if outcome.wants_plan:
             self._waiting.add(key)
         else:
             self._waiting.discard(key)
-        if outcome.again_s is not None:
+        self._look_again(key, outcome.again_s)
+
+    def _look_again(self, key: Key, in_s: float | None) -> None:
+        if in_s is not None:
             loop = asyncio.get_running_loop()
-            self._timers[key] = loop.call_later(outcome.again_s, self._queue.add, key)
+            self._timers[key] = loop.call_later(in_s, self._queue.add, key)
 
     def _cancel_timer(self, key: Key) -> None:
         timer = self._timers.pop(key, None)

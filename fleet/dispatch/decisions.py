@@ -2,7 +2,8 @@
 
 `decide` gives the record as it should be and what to do in the members. The caller stores the
 record first and acts only on a record that is stored and needs no change; then it looks again. So a
-crash between any two steps leaves a record that foretells what may have been done.
+crash between any two steps leaves a record that foretells what may have been done. Renewals of
+shards that are stored as running on foretell nothing and go out at once.
 """
 
 from __future__ import annotations

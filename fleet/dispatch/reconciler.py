@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
-from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove
+from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove, Renew
 from fleet.dispatch.decisions import Decision, Situation, Timing, decide
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.looking import Seen
@@ -44,6 +44,8 @@ Object = dict[str, Any]
 _ShardOf = tuple[str, int]  # cluster and generation
 
 _STEPS: Final = 24  # of one pass; a workload that needs more is looked at again
+# How much of its lease a workload waits for one member, while others wait to be renewed.
+_OF_A_LEASE: Final = 0.2
 _POLL_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 2.0, "Running": 20.0}
 _CALM_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 20.0, "Running": 300.0}
 """In case news from a member is late; nothing waits for it. Calmer where there is no lease, since
@@ -104,6 +106,15 @@ class Reconciler:
         self._timing = timing
         # What members refuse of shards that were committed, by workload; tried again all the time.
         self._unserved: dict[str, dict[_ShardOf, Refused]] = {}
+
+    def patience_s(self, key: Key) -> float | None:
+        """How long a pass that failed may be left at that: other shards' leases run meanwhile."""
+        entry = self._get(key)
+        placement = self._store.get(self._placements, key.namespace, key.placement)
+        if entry is None or placement is None:
+            return None
+        record = records.read(placement.parse().get("status") or {})
+        return _patience_s(KINDS[key.kind].read(entry.parse()), record)
 
     async def reconcile(self, key: Key) -> Outcome:
         """One pass. Raises what is to be tried again: StoreError, ApiError, TransportError."""
@@ -277,6 +288,8 @@ class Reconciler:
                 await self._finish(key, workload.uid)
                 return Outcome()
             if decision.record != record:
+                # One that fails is due again after what is to be stored.
+                await self._carry_out(_renewals(decision, record), workload, record, seen)
                 placement = await self._write(placement, decision.record)
                 await self._chronicle.note(workload, record, decision.record)
                 refused.clear()
@@ -284,7 +297,7 @@ class Reconciler:
             if workload.deleting and workload.ask().grace_s == 0:
                 # Forced: it goes at once, what is left of it in members stays owed by its record.
                 await self._let_go(key, workload.uid)
-            refused |= await self._act(decision, workload, record, seen)
+            refused |= await self._act(decision.acts, workload, record, seen)
             await self._fold(key, workload, record, seen)
             if not refused and self._unserved.get(workload.uid, {}) == unserved:
                 expires_s = await self._expire(key, workload, decision)
@@ -310,15 +323,24 @@ class Reconciler:
         return await self._store.update(self._placements, obj, expected=placement.revision)
 
     async def _act(
-        self, decision: Decision, workload: Workload, record: Record, seen: Seen
+        self, todo: Sequence[Act], workload: Workload, record: Record, seen: Seen
     ) -> dict[str, Refused]:
-        """Everything that is to be done, members side by side. Returns refusals by cluster."""
+        """Everything that is to be done. Returns refusals by cluster; raises what failed."""
+        refused, failures = await self._carry_out(todo, workload, record, seen)
+        if failures and not refused:
+            raise failures[0]
+        return refused
+
+    async def _carry_out(
+        self, todo: Sequence[Act], workload: Workload, record: Record, seen: Seen
+    ) -> tuple[dict[str, Refused], list[Exception]]:
+        """Members side by side; none takes longer than the leases of the others allow."""
         by_cluster: dict[str, list[Act]] = {}
-        for act in decision.acts:
+        for act in todo:
             cluster = act.cluster if isinstance(act, Remove | Release) else act.shard.cluster
             by_cluster.setdefault(cluster, []).append(act)
         if not by_cluster:
-            return {}
+            return {}, []
         refused: dict[str, Refused] = {}
         served: dict[_ShardOf, Refused | None] = {}
         failures: list[Exception] = []
@@ -342,13 +364,20 @@ class Reconciler:
                 if isinstance(act, Meet) and _before_it_begins(act, workload):
                     return
 
+        async def in_time(cluster: str, acts: Sequence[Act]) -> None:
+            within_s = _patience_s(workload, record)
+            try:
+                async with asyncio.timeout(within_s):
+                    await in_one(cluster, acts)
+            except TimeoutError:
+                # What it was asked for is perhaps done; the next look will tell.
+                failures.append(TransportError(f"{cluster} is not done within {within_s:g} s"))
+
         async with asyncio.TaskGroup() as group:
             for cluster, acts in by_cluster.items():
-                group.create_task(in_one(cluster, acts), name=f"act in {cluster}")
+                group.create_task(in_time(cluster, acts), name=f"act in {cluster}")
         self._note_served(workload.uid, record, served)
-        if failures and not refused:
-            raise failures[0]
-        return refused
+        return refused, failures
 
     def _note_served(
         self, uid: str, record: Record, served: Mapping[_ShardOf, Refused | None]
@@ -416,6 +445,20 @@ class Reconciler:
             again_s=min((each for each in waits if each is not None), default=None),
             wants_plan=wants and not record.unfenced(self._now()),
         )
+
+
+def _patience_s(workload: Workload, record: Record) -> float | None:
+    """How long a member may keep the others waiting; None where nobody's lease runs."""
+    if not workload.ask().lapses or not any(shard.live for shard in record.shards):
+        return None
+    return record.lease_s * _OF_A_LEASE
+
+
+def _renewals(decision: Decision, record: Record) -> list[Act]:
+    """What need not wait until the decision is stored: leases of shards that are stored as running
+    on, and not as silent."""
+    stored = {_of(each) for each in record.shards if each.live and each.leased_until is None}
+    return [act for act in decision.acts if isinstance(act, Renew) and _of(act.shard) in stored]
 
 
 def _of(shard: Shard) -> _ShardOf:

@@ -257,7 +257,7 @@ def test_a_gang_that_fits_on_no_plane_touches_no_member(on_stage):
 
 
 def test_survivors_go_on_while_a_member_hangs_and_its_old_copy_goes_when_it_is_back(on_stage, west):
-    with on_stage(leaseSeconds=10) as stage:
+    with on_stage(leaseSeconds=20) as stage:
         stage.submit()
         stage.until(lambda: stage.phase == "Running")
         before = {pod["metadata"]["uid"] for pod in stage.bound("east")}
