@@ -201,7 +201,8 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
                 group.create_task(controlling.run(controllers.run()), name="controllers")
                 group.create_task(clusters.run(), name="clusters")
                 group.create_task(dispatching.run(dispatch.run()), name="dispatch")
-                group.create_task(assembly.quotas.run(), name="use of quotas")
+                for statuses in assembly.statuses:
+                    group.create_task(statuses.run(), name=statuses.what)
                 group.create_task(price_sources.run(), name="price sources")
                 group.create_task(_renewing(renew), name="certificates")
                 group.create_task(_trimming(), name="memory")

@@ -72,30 +72,49 @@ class LendingPolicySpec(Model):
 
 
 class Loan(Model):
-    """Something that is lent."""
+    """What one workload has of one resource."""
 
     to: str = setting(REQUIRED, "The FleetQuota that has it.")
     workload: str = setting("", "The workload that uses it, as namespace/kind/name.")
-    cluster: str = setting("", "The cluster it is in.")
+    clusters: Items[str] = setting((), "The clusters that the workload is in.")
     name: str = setting(REQUIRED, "Name of the resource.")
     accelerator: str = setting("", "Kind of accelerator.")
     amount: ResourceAmount = setting(REQUIRED, "How much.")
     since: Time | None = setting(None, "When it was lent.")
     until: Time | None = setting(None, "When the term ends.")
     recalled_at: Time | None = setting(None, "When it was called back.")
+    ends_at: Time | None = setting(None, "When the notice is over that it was given.")
+
+
+class Lendable(Model):
+    """What the donor is guaranteed of one resource, and what becomes of it."""
+
+    name: str = setting(REQUIRED, "Name of the resource.")
+    accelerator: str = setting("", "Kind of accelerator.")
+    guaranteed: ResourceAmount = setting("0", "What it is guaranteed.")
+    floor: ResourceAmount = setting("0", "What it keeps of that: its need, and the spare.")
+    lendable: ResourceAmount = setting("0", "The most that may be on loan at present.")
+    lent: ResourceAmount = setting("0", "What is on loan of it, by whichever policy.")
 
 
 class LendingPolicyStatus(Model):
     """What is on loan."""
 
     loans: Items[Loan] = setting((), "The loans.")
-    lent: str = setting("", "Sum of them, for the column.")
-    conditions: Items[Condition] = setting((), "Valid.")
+    resources: Items[Lendable] = setting((), "What the donor keeps and could lend.")
+    lent: str = setting("", "Sum of the loans, for the column.")
+    next_end: Time | None = setting(
+        None, "When the next of them ends or is to be renewed; absent where nothing is lent."
+    )
+    observed_generation: int = setting(0, "The generation of the spec that is acted on.")
+    conditions: Items[Condition] = setting(
+        (),
+        "Valid (what it names is there), FloorKept (the donor has what it keeps).",
+    )
 
 
 class LendingPolicy(Model):
-    """Says which quota lends idle capacity to which, for how long, and who gives back first.
-    Recorded, not acted on yet."""
+    """Says which quota lends idle capacity to which, for how long, and who gives back first."""
 
     spec: LendingPolicySpec = setting(REQUIRED, "Who lends to whom.")
     status: LendingPolicyStatus | None = setting(None, "What is on loan.")

@@ -10,7 +10,7 @@ from typing import Literal
 
 from policies.base import REQUIRED, Items, Model, by_key, setting
 from policies.parts import Condition
-from policies.scalars import Amount, Duration, Quantity, Time
+from policies.scalars import Amount, Duration, Quantity, ResourceAmount, Time
 
 Phase = Literal[
     "Queued",
@@ -113,13 +113,43 @@ class Debt(Model):
 
 
 class Preemption(Model):
-    """The work that a workload was ended for."""
+    """What a workload was ended for: other work, or the LendingPolicy that took its loan back."""
 
-    kind: str = setting(REQUIRED, "Kind of the other workload.")
-    namespace: str = setting(REQUIRED, "Its namespace.")
+    kind: str = setting(REQUIRED, "Kind of the other workload, or LendingPolicy.")
+    namespace: str = setting(REQUIRED, "Its namespace; empty for a LendingPolicy.")
     name: str = setting(REQUIRED, "Its name.")
-    uid: str = setting(REQUIRED, "Its UID.")
-    why: str = setting("", "What the other waited for.")
+    uid: str = setting(REQUIRED, "Its UID; empty where it is gone.")
+    why: str = setting("", "What the other waited for, or why the loan went back.")
+
+
+class LoanAmount(Model):
+    """Part of a loan."""
+
+    name: str = setting(REQUIRED, "Name of the resource.")
+    accelerator: str = setting("", "Kind of accelerator.")
+    amount: ResourceAmount = setting(REQUIRED, "How much of it.")
+
+
+class Loan(Model):
+    """What a workload has of a quota that is not its own, and until when."""
+
+    policy: str = setting(REQUIRED, "The LendingPolicy that it was lent by.")
+    donor: str = setting(REQUIRED, "The FleetQuota that lends.")
+    to: str = setting(REQUIRED, "The FleetQuota that borrows.")
+    resources: Items[LoanAmount] = setting(
+        (), "What is on loan: what its own quota did not cover of what it asks for."
+    )
+    since: Time = setting(REQUIRED, "When it was lent.")
+    until: Time = setting(REQUIRED, "When the term ends.")
+    notice: Duration = setting(
+        "0s", "Time between a recall and the end, as promised when it was lent."
+    )
+    renewals: int = setting(0, "How often the term was renewed.")
+    recalled_at: Time | None = setting(None, "When it was called back.")
+    ends_at: Time | None = setting(
+        None, "When the notice is over: a workload that runs still is ended then."
+    )
+    why: str = setting("", "Why it was called back.")
 
 
 class ClusterVerdict(Model):
@@ -221,10 +251,13 @@ class PlacementStatus(Model):
     cost: Cost = setting({}, "What it costs.")
     spent: Items[Spent] = setting((), "What parts that have ended cost, by month and cluster.")
     quota: str = setting("", "The FleetQuota that it is counted in.")
+    loan: Loan | None = setting(
+        None, "What it has on loan; absent where its own quota covers all of it."
+    )
     preempted_for: Preemption | None = setting(
         None, "What it was told to end for; absent once it was placed again."
     )
-    preemptions: int = setting(0, "How often it was ended for other work.")
+    preemptions: int = setting(0, "How often it was ended for other work, or gave a loan back.")
     run_time: Duration | None = setting(
         None, "How long it is expected to run; absent where not known."
     )

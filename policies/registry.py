@@ -94,6 +94,7 @@ LENDING_POLICY: Final = Kind(
         column("Term", ".spec.term.max", "How long a loan runs."),
         column("Notice", ".spec.term.notice", "Time to save work when it is called back."),
         column("Lent", ".status.lent", "What is on loan."),
+        column("Next-End", ".status.nextEnd", "When the next loan ends or is renewed.", priority=1),
         AGE,
     ),
 )

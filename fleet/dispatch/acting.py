@@ -364,7 +364,7 @@ class Actor:
         shard = act.shard
         gang = self._gang(workload, record, sights)
         known = (workload.uid, shard.cluster, act.view.uid)
-        told = _fingerprint([gang.generation, gang.shards, *map(str, gang.peers)])
+        told = _fingerprint([gang.generation, gang.shards, gang.loan, *map(str, gang.peers)])
         if shard.state == "Running" and self._gates.get(known) == told:
             return
         name = workload.kind.gate_name(shard.name(workload.name))
@@ -406,6 +406,7 @@ class Actor:
             port=shape.port_of(pod_spec),
             processes=shape.processes_of(pod_spec),
             peers=rendezvous.peers_of(workload.name, record.shards, sights) if gang else (),
+            loan=record.loan.file() if record.loan is not None else None,
         )
 
     async def _ensure(

@@ -284,9 +284,9 @@ class _Pass:
             self._taken_s = self.s.ask.end_s
             return record
         record = replace(record, failures=record.failures + self._failures(record))
-        record = self._owe(record, record.shards, "Preempted")
-        message = f"ended for {record.preempted_for}, and waits again"
-        return record.with_phase("Queued", self.now, reason="Preempted", message=message)
+        reason, message = record.goes
+        record = self._owe(record, record.shards, reason)
+        return record.with_phase("Queued", self.now, reason=reason, message=message)
 
     # -- shards that were committed
 

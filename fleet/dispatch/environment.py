@@ -26,6 +26,7 @@ GATE_VOLUME: Final = "fleet-gate"
 GATE_PATH: Final = "/etc/fleet"
 PEERS_KEY: Final = "peers.json"
 HOSTS_KEY: Final = "hostfile"
+LOAN_KEY: Final = "loan.json"
 PEERS_FILE: Final = f"{GATE_PATH}/{PEERS_KEY}"
 DEFAULT_PORT: Final = 29500
 _COMPLETION_INDEX: Final = "JOB_COMPLETION_INDEX"
@@ -71,6 +72,8 @@ class Gang:
     processes: int = 1
     """Of one node, as the user says it."""
     peers: tuple[Peer, ...] = ()
+    loan: Mapping[str, str] | None = None
+    """What it is told of the loan that it runs on: a program that looks at it has its notice."""
 
     @property
     def lead_name(self) -> str:
@@ -96,6 +99,9 @@ def gate_data(
         "FLEET_PEERS_FILE": PEERS_FILE,
         PEERS_KEY: _peers_text(gang),
     }
+    if gang.loan is not None:
+        told = orjson.dumps(gang.loan, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+        data[LOAN_KEY] = told.decode() + "\n"
     if gang.service:
         lead = lead or gang.lead_address or gang.lead_name
         port = str(gang.port)

@@ -8,7 +8,7 @@ is promised to plans in flight, what is leaving – off what is stored.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from policies.placement import Fencing
 
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An Event about a workload."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Answer:
     `placed` says whether there is a plan: the status then has a higher generation, and its shards
     cover every rank. `offsets` is whether its program can add an offset to a local index.
     `retry_after_s` is when to ask again if nothing changes before. `final` is whether it is
-    refused, and not to wait.
+    refused, and not to wait. `said` is told of it once the plan is stored.
     """
 
     spec: Object
@@ -54,6 +63,7 @@ class Answer:
     fencing: Fencing = "Controller"
     offsets: bool = False
     retry_after_s: float | None = None
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +84,32 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """A workload is to end, so that another can start. `placement` is its Placement, as namespace
-    and name, `uid` its own; `other` is what a Placement says of that other one."""
+    """A workload is to end, so that another can start, or because its loan goes back. `placement`
+    is its Placement, as namespace and name, `uid` its own; `other` is what a Placement says of what
+    it ends for, `said` what it is told."""
 
     placement: tuple[str, str]
     uid: str
     other: Object
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class OnLoan:
+    """What stands at a workload that runs on loan: renewed, or called back; `loan` is None where
+    its own quota covers it from here on."""
+
+    placement: tuple[str, str]
+    uid: str
+    loan: Object | None
+    said: Said
+
+
+Step = Answered | Refused | Evict | OnLoan
 
 
 class Planner(Protocol):
-    def round(self, questions: Sequence[Question]) -> AsyncIterator[Answered | Refused | Evict]:
+    def round(self, questions: Sequence[Question]) -> AsyncIterator[Step]:
         """Decide about all that wait, together. What is told must be stored, or given up, before
         the next is asked for. What is not stored is decided anew in the next round."""
 

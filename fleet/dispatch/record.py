@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch.budget import NOTHING, Budget
 from fleet.dispatch.marks import shard_name
+from policies import LENDING_POLICY
 from policies.scalars import duration_text, parse_duration
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ ENDED: Final = ("Succeeded", "Failed")
 """Phases that nothing leads out of."""
 WAITING: Final = ("Queued", "Lost")
 """Phases that want a plan."""
+ON_LOAN: Final = "fleet.dev/OnLoan"
+"""A condition of work that runs on loan: until when, and whether it was called back."""
 _TO_COME: Final = frozenset({"Planned", "Holding", "Held"})
 _LIVE: Final = frozenset({"Committed", "Running"})
 _OF_A_PLAN: Final = ("usedClusters", "plane", "whySeveral", "cost")
@@ -89,6 +92,32 @@ class Debt:
 
 
 @dataclass(frozen=True, slots=True)
+class OnLoan:
+    """What a workload is told of its loan; times as they are written."""
+
+    donor: str
+    until: str
+    recalled_at: str = ""
+    ends_at: str = ""
+    why: str = ""
+
+    @property
+    def reason(self) -> str:
+        return "Recalled" if self.recalled_at else "Lent"
+
+    def file(self) -> dict[str, str]:
+        """What its pods read of it."""
+        times = {"recalledAt": self.recalled_at, "endsAt": self.ends_at, "why": self.why}
+        return {"from": self.donor, "until": self.until} | (times if self.recalled_at else {})
+
+    def __str__(self) -> str:
+        told = f"on loan from {self.donor} until {self.until}"
+        if not self.recalled_at:
+            return told
+        return f"{told}, called back at {self.recalled_at}, ends at {self.ends_at}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """How far a workload is. `since` is when `phase` began; `plane` is the planner's word."""
 
@@ -108,6 +137,18 @@ class Record:
     """Whether programs add the offset to their index where a member cannot."""
     preempted_for: str = ""
     """`job payments/train`: it was told to end for that one; "" once it was placed again."""
+    returns: bool = False
+    """Whether that is the policy that its loan goes back by."""
+    loan: OnLoan | None = None
+    """What it has on loan: the planner's word."""
+
+    @property
+    def goes(self) -> tuple[str, str]:
+        """Why it ends, of one that was told to: a word, and a sentence."""
+        if self.returns:
+            told = f"the loan that it ran on went back by {self.preempted_for}, and it waits again"
+            return "LoanReturned", told
+        return "Preempted", f"ended for {self.preempted_for}, and waits again"
 
     @property
     def ended(self) -> bool:
@@ -163,6 +204,8 @@ def read(status: Mapping[str, Any]) -> Record:
         plane=status.get("plane", ""),
         offsets=status.get("indexMode") == "Offset",
         preempted_for=_other(status.get("preemptedFor")),
+        returns=(status.get("preemptedFor") or {}).get("kind") == LENDING_POLICY.name,
+        loan=_read_loan(status.get("loan")),
     )
 
 
@@ -180,11 +223,17 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     if not record.preempted_for:
         written.pop("preemptedFor", None)
     if record.phase == "Queued":
-        for field in _OF_A_PLAN:
+        for field in _OF_A_PLAN if record.owed else (*_OF_A_PLAN, "loan"):
             written.pop(field, None)
     lease = duration_text(timedelta(seconds=record.lease_s))
     _set(written, "indexMode", "Offset" if record.offsets else None)
     return written | {"lease": lease, "fencing": record.fencing}
+
+
+def on_loan(status: Mapping[str, Any], loan: Object | None) -> Object:
+    """`status` of a workload with another loan, or none."""
+    without = {field: value for field, value in status.items() if field != "loan"}
+    return without if loan is None else {**without, "loan": loan}
 
 
 def preempted(status: Mapping[str, Any], other: Object) -> Object:
@@ -197,7 +246,16 @@ def preempted(status: Mapping[str, Any], other: Object) -> Object:
 
 
 def _other(told: Mapping[str, Any] | None) -> str:
-    return f"{told['kind'].lower()} {told['namespace']}/{told['name']}" if told else ""
+    if not told:
+        return ""
+    return f"{told['kind'].lower()} " + "/".join(filter(None, (told["namespace"], told["name"])))
+
+
+def _read_loan(told: Mapping[str, Any] | None) -> OnLoan | None:
+    if told is None:
+        return None
+    fields = ("donor", "until", "recalledAt", "endsAt", "why")
+    return OnLoan(*(told.get(field, "") for field in fields))
 
 
 def seconds(duration: Any) -> float:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
 from fleet.dispatch.kinds import KINDS
-from fleet.dispatch.planning import Evict, Question, Refused
+from fleet.dispatch.planning import Evict, OnLoan, Question, Refused
 from fleet.errors import ApiError, Conflict, FleetError, NotFound
 from policies import PLACEMENT
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.bars import Bars
     from fleet.dispatch.billing import Bill
     from fleet.dispatch.chronicle import Chronicle
-    from fleet.dispatch.planning import Answer, Answered, Planner
+    from fleet.dispatch.planning import Answer, Planner, Said, Step
     from fleet.dispatch.reconciler import Key
     from fleet.dispatch.record import Record
     from fleet.dispatch.shape import Workload
@@ -155,12 +155,10 @@ class Waiting:
         )
         return _Waits(key, workload, placement, before, question)
 
-    async def _store_step(
-        self, asked: Mapping[str, _Waits], step: Answered | Refused | Evict
-    ) -> float | None:
+    async def _store_step(self, asked: Mapping[str, _Waits], step: Step) -> float | None:
         """Returns when to ask again. Raises Conflict."""
-        if isinstance(step, Evict):
-            await self._evict(step)
+        if isinstance(step, Evict | OnLoan):
+            await self._change(step)
             return None
         waits = asked[step.question.workload["metadata"]["uid"]]
         if isinstance(step, Refused):
@@ -170,11 +168,13 @@ class Waiting:
         await self._store_answer(waits.workload, waits.placement, waits.before, answer)
         if answer.placed:
             self.discard(waits.key)
+            if answer.said is not None:
+                await self._tell(waits.workload.obj, answer.said)
             return None
         return answer.retry_after_s
 
-    async def _evict(self, step: Evict) -> None:
-        """Write down that it is to end and for whom; the reconciler ends it."""
+    async def _change(self, step: Evict | OnLoan) -> None:
+        """Write down what it is told; the reconciler ends it, or gives it notice."""
         told: list[Object] = []
 
         def change(obj: Object) -> Object | None:
@@ -185,15 +185,23 @@ class Waiting:
                 record.ended or not record.shards
             ):  # fmt: skip
                 return None
+            if isinstance(step, Evict):
+                changed = records.preempted(status, step.other)
+            else:
+                changed = records.on_loan(status, step.loan)
+            if changed == status:
+                return None
             told.append(obj["spec"]["workload"])
-            return {**obj, "status": records.preempted(status, step.other)}
+            return {**obj, "status": changed}
 
         namespace, name = step.placement
         await self._store.rewrite(PLACEMENT.resource, namespace=namespace, name=name, change=change)
         for reference in told:
             about = {**reference, "metadata": {**reference, "namespace": namespace}}
-            other = f"{step.other['kind'].lower()} {step.other['namespace']}/{step.other['name']}"
-            await self._chronicle.tell(about, "Warning", "Preempted", f"has to end for {other}")
+            await self._tell(about, step.said)
+
+    async def _tell(self, about: Object, said: Said) -> None:
+        await self._chronicle.tell(about, said.type, said.reason, said.message)
 
     async def _store_answer(
         self, workload: Workload, placement: Entry, before: Record, answer: Answer

@@ -22,6 +22,7 @@ from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.extensions import PriceSources
+from fleet.gateway.loans import Loans
 from fleet.gateway.mentions import Mentions
 from fleet.gateway.placing import Placing
 from fleet.gateway.plans import Plan
@@ -192,7 +193,11 @@ class Assembly:
             extensions=self._extensions,
             ceilings=bills.ceilings,
         )
-        self.quotas = Quotas(store, placing, now=self._now)
+        self.statuses = (
+            Quotas(store, placing, now=self._now),
+            Loans(store, placing, now=self._now),
+        )
+        """What the planner knows of FleetQuotas and LendingPolicies, written down."""
         plan = Plan(store, self.own, placing)
         self._workloads.foresee = plan.words
         self.roots = replace(self.roots, actions={**self.roots.actions, "/fleet/plan": plan})

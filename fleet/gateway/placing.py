@@ -14,8 +14,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.dispatch.planning import Answer, Answered, Evict, Refused
+from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Said
 from fleet.errors import Invalid
+from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
@@ -28,6 +29,10 @@ from fleet.scheduling.extension import NONE
 from fleet.scheduling.foretelling import Wanted, foretell
 from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.ledger import Ledger
+from fleet.scheduling.lending.desk import Desk
+from fleet.scheduling.lending.loans import Lend, Recall, Renew, Return, Settle
+from fleet.scheduling.lending.record import loan_of, written
+from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Item
 from fleet.scheduling.planner import Fleet, Urgency, asked_of, counted_in, promises_of
@@ -38,20 +43,22 @@ from fleet.scheduling.reasons import because, reason_of
 from fleet.scheduling.record import Held
 from fleet.scheduling.rooms import Picture, Rooms
 from fleet.scheduling.selection import policy_of
-from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
 from policies.quota_tree import Claims, claims_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from fleet.dispatch.planning import Question
+    from fleet.dispatch.planning import Question, Step
     from fleet.gateway.books import Books
     from fleet.kube.resources import Resource
     from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.foretelling import Prospect
+    from fleet.scheduling.lending.loans import Loan
+    from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.placement import Refusal
     from fleet.scheduling.planner import Asked, Decided
     from fleet.scheduling.queue.rules import Rules
@@ -98,6 +105,9 @@ class Placing:
         """The same, by UID of the workload."""
         self._rooms = Rooms()
         self.engine = Engine(Tree(), self._rooms, rules=rules)
+        spare = Spare(self._rooms, lambda donor: self.desk.keys_of(donor))
+        self.desk = Desk(self.engine, self._rooms, Tree(), (), members=spare)
+        self._terms: list[Terms] = []
         self.claims = Claims({}, {})
         self._claimed: object = None
         self._sequences: dict[str, int] = {}
@@ -110,9 +120,7 @@ class Placing:
         """Have `listener` told after each round: what is in use and what waits may have changed."""
         self._listeners.append(listener)
 
-    async def round(
-        self, questions: Sequence[Question]
-    ) -> AsyncIterator[Answered | Refused | Evict]:
+    async def round(self, questions: Sequence[Question]) -> AsyncIterator[Step]:
         """See `fleet.dispatch.planning.Planner`."""
         fleet, now = self._fleet(), self._now()
         self._take_in()
@@ -140,7 +148,7 @@ class Placing:
                     self._rooms.reserve(uid, decision)
                 yield each.answered(each.asked.decided(decision, fleet.prices, now=now))
         self.engine.capacity_changed()
-        decisions = self.engine.step(now.timestamp())
+        decisions = self.desk.step(now.timestamp())
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
         for decided in decisions:
             if isinstance(decided, Admit):
@@ -148,6 +156,14 @@ class Placing:
                 plan = decided.placed.plan
                 assert isinstance(plan, Plan)
                 yield self._answered(asked[decided.uid], plan, fleet, now)
+            elif isinstance(decided, Lend):
+                metrics.LOANS_MADE.inc()
+                plan = decided.placed.plan
+                assert isinstance(plan, Plan)
+                yield self._answered(asked[decided.uid], plan, fleet, now, loan=decided.loan)
+            elif isinstance(decided, Renew | Recall | Return | Settle):
+                place = self._by_uid[decided.uid].placement.key
+                yield lending.told(decided, place, self._store)
             elif isinstance(decided, Preempt):
                 metrics.PREEMPTED.inc(len(decided.victims))
                 untold += decided.victims
@@ -163,12 +179,12 @@ class Placing:
 
     def next_s(self) -> float | None:
         """See `fleet.dispatch.planning.Planner`."""
-        at = self.engine.next_s()
+        at = self.desk.next_s()
         return None if at is None else max(0.0, at - self._now().timestamp())
 
     def foretell(self, questions: Sequence[Question], rules: Sequence[Object]) -> Outlook:
         """What would be decided about workloads, in that order, if they were there, and `rules`
-        (FleetQuotas, PlacementPolicies) were as given. Nothing is changed by asking.
+        (FleetQuotas, LendingPolicies, PlacementPolicies) were as given. Nothing is changed by it.
 
         Raises Invalid for what nobody could place, and for quotas that make no tree.
         """
@@ -189,11 +205,12 @@ class Placing:
                 item = replace(found.item, quota=claims.quota.get(namespace, ""))
                 wanted[found.uid] = Wanted(found.asked, found.wish, item)
         prospect = foretell(
-            self.engine,
+            self.desk,
             self._picture(fleet, now),
             {uid: (each.asked, each.wish) for uid, each in self._asking.items()},
             wanted,
             tree=tree_of(quotas.values()),
+            terms=lending.terms_in(self._store, instead=rules),
         )
         placements = {}
         for each in prospect.told:
@@ -205,16 +222,25 @@ class Placing:
             if told is not None:
                 decided = asked.decided(told, fleet.prices, now=now)
                 status = counted_in(decided, wanted[each.uid].item.quota, now)
+                status = _with_loan(status, each.loan)
                 placements[each.uid] = {"spec": decided.spec, "status": status}
         return Outlook(prospect, placements, self._name)
 
     # -- answers
 
     def _answered(
-        self, each: _Asked, decision: Plan | Refusal | Held, fleet: Fleet, now: datetime
+        self,
+        each: _Asked,
+        decision: Plan | Refusal | Held,
+        fleet: Fleet,
+        now: datetime,
+        *,
+        loan: Loan | None = None,
     ) -> Answered:
         decided = each.asked.decided(decision, fleet.prices, now=now)
-        return each.answered(replace(decided, status=counted_in(decided, each.item.quota, now)))
+        status = _with_loan(counted_in(decided, each.item.quota, now), loan)
+        said = lending.lent(loan) if loan is not None else None
+        return each.answered(replace(decided, status=status), said=said)
 
     def _waits(self, each: _Asked, why: Why) -> Refusal | Held:
         refusal = self._rooms.refusals.get(each.uid)
@@ -228,6 +254,13 @@ class Placing:
             why, each.item, self.engine.book, name=self._name, victims=victims
         )  # fmt: skip
         return Held(each.asked.demand, reason_of(why), message)
+
+    def path_of(self, uid: str) -> str:
+        """A workload as `namespace/kind/name`; its uid where it is not known."""
+        read = self._by_uid.get(uid)
+        if read is None:
+            return uid
+        return f"{read.placement.namespace}/{read.told['kind']}/{read.told['name']}"
 
     def _name(self, uid: str) -> str:
         read = self._by_uid.get(uid)
@@ -246,7 +279,8 @@ class Placing:
             "name": other.told["name"],
             "uid": run.leaving_for,
         }
-        return Evict(read.placement.key, uid, told)
+        said = Said("Warning", "Preempted", f"has to end for {self._name(run.leaving_for)}")
+        return Evict(read.placement.key, uid, told, said)
 
     # -- what there is
 
@@ -268,7 +302,10 @@ class Placing:
                 item = self._item(uid, read, read.wish, fleet)
                 holding[uid] = Holds(replace(item, run_time_s=held.run_time_s), held)
         self._count_others()
-        return bring(self.engine, waiting, holding, now_s)
+        untold = bring(self.engine, waiting, holding, now_s)
+        loans = ((uid, self._by_uid[uid].loan) for uid in holding)
+        self.desk.hold(loan for _, loan in loans if loan is not None)
+        return untold
 
     def _count_others(self) -> None:
         """What members run that the fleet did not give them counts at their namespaces' quotas."""
@@ -362,19 +399,21 @@ class Placing:
     def _take_quotas(self) -> None:
         quotas = self._store.collection(FLEET_QUOTA.resource).snapshot().entries()
         namespaces = self._store.collection(_row(NAMESPACES)).snapshot().entries()
-        seen = [(each.name, each.revision) for each in (*quotas, *namespaces)]
+        policies = self._store.collection(LENDING_POLICY.resource).snapshot().entries()
+        seen = [(each.name, each.revision) for each in (*quotas, *namespaces, *policies)]
         if seen == self._claimed:
             return
         self._claimed = seen
         objects = [each.parse() for each in quotas]
         self.claims = claims_of(objects, [each.parse() for each in namespaces])
         try:
-            tree = tree_of(objects)
+            tree, terms = tree_of(objects), lending.terms_in(self._store)
         except Invalid as error:
             log.error("the quotas make no tree, those from before go on: %s", error)
             return
-        if tree != self.engine.book.tree:
-            self.engine.quota_changed(tree)
+        if (tree, terms) != (self.desk.tree, self._terms):
+            self._terms = terms
+            self.desk.change(tree, terms)
 
     def _take_in(self) -> None:
         before, self._read = self._read, {}
@@ -447,7 +486,7 @@ class _Asked(NamedTuple):
     def uid(self) -> str:
         return self.item.uid
 
-    def answered(self, decided: Decided) -> Answered:
+    def answered(self, decided: Decided, *, said: Said | None = None) -> Answered:
         rules = decided.policy.spec
         answer = Answer(
             spec=decided.spec,
@@ -458,6 +497,7 @@ class _Asked(NamedTuple):
             fencing=rules.failover.fencing,
             offsets=rules.gang.index_mode == "Offset",
             retry_after_s=decided.retry_after_s,
+            said=said,
         )
         return Answered(self.question, answer)
 
@@ -466,7 +506,7 @@ class _Read:
     """What a Placement says as long as it and its workload are these entries."""
 
     __slots__ = (
-        "_standing", "placement", "promises", "status", "told", "urgency", "whole", "wish",
+        "_standing", "loan", "placement", "promises", "status", "told", "urgency", "whole", "wish",
         "workload",
     )  # fmt: skip
 
@@ -488,6 +528,7 @@ class _Read:
         self.wish = wish
         self.urgency = urgency
         self.whole = wish.whole if wish is not None else {}
+        self.loan = loan_of(status, str(told.get("uid", "")))
         self._standing = self._standing_at(0.0)
 
     def standing(self, now: float) -> Standing | None:
@@ -498,6 +539,12 @@ class _Read:
         if self.wish is None:
             return None
         return standing.standing_of(self.status, self.wish, now=now)
+
+
+def _with_loan(status: Object, loan: Loan | None) -> Object:
+    """The status of work that gets a place, or none: what it had on loan before is over."""
+    left = {name: value for name, value in status.items() if name != "loan"}
+    return left if loan is None else {**left, "loan": written(loan)}
 
 
 def _row(gvr: GroupVersionResource) -> Resource:

@@ -1,6 +1,7 @@
 """`POST /fleet/plan`: what would be decided about objects that are not stored, and what would help.
 
-The body is `{"objects": […]}`: workloads, and FleetQuotas and PlacementPolicies as they would be.
+The body is `{"objects": […]}`: workloads, and FleetQuotas, LendingPolicies and PlacementPolicies as
+they would be.
 Each goes first through what a write of it would go through, as the caller and with `dryRun=All`; so
 what would be refused is refused here, with the same words. Then the planner is asked, and nothing
 is written. `fleet plan` shows the answer.
@@ -18,14 +19,19 @@ from fleet.dispatch import kinds
 from fleet.dispatch.planning import Question
 from fleet.errors import AlreadyExists, BadRequest, Invalid
 from fleet.gateway.actions import body_of
+from fleet.gateway.loans import account_written
 from fleet.kube import builtin
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request
+from fleet.scheduling.lending.loans import Lend, Recall, Settle
+from fleet.scheduling.lending.record import written
 from fleet.scheduling.requests import quantity_text
-from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fleet.gateway.placing import Outlook, Placing
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Handler, Response
@@ -34,7 +40,10 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-_RULES: Final = {kind.resource.kind: kind.resource for kind in (FLEET_QUOTA, PLACEMENT_POLICY)}
+_RULES: Final = {
+    kind.resource.kind: kind.resource for kind in (FLEET_QUOTA, LENDING_POLICY, PLACEMENT_POLICY)
+}
+_LOANS: Final[Mapping[type, str]] = {Lend: "Lent", Recall: "Recalled", Settle: "Settled"}
 _MOST: Final = 100
 
 
@@ -151,7 +160,20 @@ def _answer(outlook: Outlook, workloads: dict[str, Object]) -> Object:
             }
             for node, key, by in outlook.prospect.over
         ],
+        "loans": [_loan(each, outlook) for each in outlook.prospect.loans],
+        "donors": [{"policy": each.policy, "quota": each.donor, **account_written(each)}
+            for each in outlook.prospect.donors
+        ],
     }  # fmt: skip
+
+
+def _loan(decided: Lend | Recall | Settle, outlook: Outlook) -> Object:
+    """What would become of a loan of work that is there already."""
+    return {
+        "verdict": _LOANS[type(decided)],
+        "workload": outlook.name(decided.uid),
+        "loan": written(decided.loan),
+    }
 
 
 def _item(told: Foretold, outlook: Outlook, workload: Object) -> Object:

@@ -1,71 +1,34 @@
 """What the FleetQuota objects say of use: written from the accounts, when they have changed.
 
-One task, told after each round of the planner, writes what differs and at most once in a while; so
-a crowd of decisions makes one write of each quota. The accounts are made of Placements (see
-`placing`); nothing is read back from here.
+The accounts are made of Placements (see `placing`); nothing is read back from here. When is
+`statuses`' to say.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from fleet.errors import ApiError, NotFound, StoreError
+from fleet.errors import NotFound
 from fleet.gateway import queue_metrics as metrics
+from fleet.gateway.statuses import Statuses
 from fleet.scheduling.quota_objects import status_of
 from fleet.scheduling.reasons import reason_of
 from policies import FLEET_QUOTA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
 
-    from fleet.gateway.placing import Placing
     from fleet.scheduling.quota.report import Line
     from fleet.scheduling.quota.tree import Key
-    from fleet.store.objects import ObjectStore
-
-log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
-_SETTLE_S: Final = 1.0
 
-
-class Quotas:
-    def __init__(
-        self,
-        store: ObjectStore,
-        placing: Placing,
-        *,
-        now: Callable[[], datetime],
-        settle_s: float = _SETTLE_S,
-    ) -> None:
-        self._store = store
-        self._placing = placing
-        self._now = now
-        self._settle_s = settle_s
-        self._news = asyncio.Event()
-        placing.on_round(self._news.set)
-
-    async def run(self) -> None:
-        """Write what has changed, until cancelled."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            try:
-                await self.write()
-            except (ApiError, StoreError) as error:
-                log.warning("the use of quotas was not written: %s", error)
-                self._news.set()
-            except Exception:
-                log.exception("the use of quotas was not written")
-            await asyncio.sleep(self._settle_s)
+class Quotas(Statuses):
+    what = "the use of quotas"
 
     async def write(self) -> None:
-        """Once, for all quotas. A second time with nothing new writes nothing."""
         engine = self._placing.engine
         by_node: dict[str, list[Line]] = {name: [] for name in engine.book.tree.nodes}
         for line in engine.report():
@@ -116,11 +79,11 @@ class Quotas:
         for name, lines in by_node.items():
             for line in lines:
                 labels = (name, line.key.resource, line.key.accelerator)
-                unit = _unit(line.key)
+                unit = unit_of(line.key)
                 metrics.USED.labels(*labels).set((line.used - line.earmarked) / unit)
                 metrics.OVERCOMMITTED.labels(*labels).set(line.overcommitted / unit)
 
 
-def _unit(key: Key) -> int:
+def unit_of(key: Key) -> int:
     """Smallest units in one of the resource."""
     return 1000 if key.resource == "cpu" else 1

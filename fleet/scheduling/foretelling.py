@@ -1,8 +1,8 @@
 """What would be decided, without deciding it: `fleet plan`.
 
-The engine is forked over a picture of the fleet, what is asked about is submitted to the fork, and
-one step is taken. What would wait is asked about once more as the most urgent work of all, to say
-what would have to end for it. Nothing of that reaches the engine that acts. Next step:
+The desk and its engine are forked over a picture of the fleet, what is asked about is submitted to
+the fork, and one step is taken. What would wait is asked about once more as the most urgent work of
+all, to say what would have to end for it. Nothing of that reaches those that act. Next step:
 `fleet.gateway.plans` writes the answer down.
 """
 
@@ -12,14 +12,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fleet.scheduling.decisions import Admit, Preempt
+from fleet.scheduling.lending.loans import Lend, Recall, Settle
+from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
 from fleet.scheduling.rooms import Rooms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fleet.scheduling.decisions import Decision, Why
     from fleet.scheduling.engine import Engine
+    from fleet.scheduling.lending.desk import Account, Desk
+    from fleet.scheduling.lending.loans import Loan, LoanDecision
+    from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.placement import Refusal
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
@@ -41,7 +46,8 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """What would become of one: it starts at once, once `victims` have ended, or it waits, `why`.
+    """What would become of one: it starts at once, on `loan` where its own quota does not cover it,
+    once `victims` have ended, or it waits, `why`.
 
     `victims` of what waits are those that would have to end if it were the most urgent.
     """
@@ -53,41 +59,48 @@ class Foretold:
     why: Why | None = None
     victims: tuple[str, ...] = ()
     item: Item | None = None
+    loan: Loan | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
     """All of it, and the accounts as they would be: `over` is what would be above a limit then and
-    is not now."""
+    is not now. `loans` is what would be lent to others, called back, and covered; `donors` what
+    each would keep and could lend."""
 
     told: tuple[Foretold, ...]
     over: tuple[tuple[str, Key, int], ...]
     book: Book
+    loans: tuple[Lend | Recall | Settle, ...] = ()
+    donors: tuple[Account, ...] = ()
 
 
 def foretell(
-    engine: Engine,
+    desk: Desk,
     picture: Picture,
     waiting: Mapping[str, tuple[Asked, Wish]],
     wanted: Mapping[str, Wanted],
     *,
     tree: Tree,
+    terms: Sequence[Terms],
 ) -> Prospect:
     """What would become of `wanted`, submitted in that order beside all that runs and waits, under
-    the quotas of `tree`."""
-    now_s = picture.now.timestamp()
+    the quotas of `tree` and with loans by `terms`."""
+    engine, now_s = desk.engine, picture.now.timestamp()
 
-    def fork() -> tuple[Engine, Rooms]:
+    def fork() -> tuple[Desk, Rooms]:
         rooms = Rooms()
         asked = {**waiting, **{uid: (each.asked, each.wish) for uid, each in wanted.items()}}
         rooms.begin(picture, asked)
         forked = engine.fork(rooms)
         rooms.begin(picture, asked)  # what runs is told by the picture already
-        if tree != engine.book.tree:
-            forked.quota_changed(tree)
-        return forked, rooms
+        spare = Spare(rooms, lambda donor: other.keys_of(donor))
+        other = desk.fork(forked, rooms, members=spare)
+        other.change(tree, terms)
+        return other, rooms
 
-    forked, rooms = fork()
+    other, rooms = fork()
+    forked = other.engine
     over = tuple(
         (node, key, by)
         for (node, key), by in sorted(forked.book.overcommitted().items())
@@ -95,7 +108,8 @@ def foretell(
     )
     for each in wanted.values():
         forked.submit(each.item, now_s)
-    decisions = {each.uid: each for each in forked.step(now_s) if isinstance(each, Admit | Preempt)}
+    step = other.step(now_s)
+    decisions = {each.uid: each for each in step if isinstance(each, Admit | Preempt | Lend)}
     waits = {item.uid: why for item, why in forked.waiting()}
     told = []
     for uid, each in wanted.items():
@@ -105,7 +119,7 @@ def foretell(
         found = _found(uid, decisions.get(uid))
         if found is None:
             urgent, _ = fork()
-            urgent.submit(_most_urgent(each.item, engine), now_s)
+            urgent.engine.submit(_most_urgent(each.item, engine), now_s)
             best = next((d for d in urgent.step(now_s) if d.uid == uid), None)
             found = Foretold(
                 uid,
@@ -115,13 +129,21 @@ def foretell(
                 victims=best.victims if isinstance(best, Preempt) else (),
             )
         told.append(replace(found, item=each.item))
-    return Prospect(tuple(told), over, forked.book)
+    loans = tuple(each for each in step if isinstance(each, Lend | Recall | Settle))
+    return Prospect(
+        tuple(told),
+        over,
+        forked.book,
+        loans=tuple(each for each in loans if each.uid not in wanted),
+        donors=tuple(other.accounts()),
+    )
 
 
-def _found(uid: str, decision: Decision | None) -> Foretold | None:
-    if isinstance(decision, Admit):
+def _found(uid: str, decision: Decision | LoanDecision | None) -> Foretold | None:
+    if isinstance(decision, Admit | Lend):
         plan = decision.placed.plan
-        return Foretold(uid, "Starts", plan=plan if isinstance(plan, Plan) else None)
+        loan = decision.loan if isinstance(decision, Lend) else None
+        return Foretold(uid, "Starts", plan=plan if isinstance(plan, Plan) else None, loan=loan)
     if isinstance(decision, Preempt):
         plan = decision.placed.plan
         kept = plan if isinstance(plan, Plan) else None

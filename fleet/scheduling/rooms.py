@@ -116,6 +116,25 @@ class Rooms:
 
     # -- beside it
 
+    @property
+    def now_s(self) -> float:
+        """Of the clock that capacities are dated with."""
+        return self._now.now_s
+
+    def clusters(
+        self, *, without: Collection[str] = (), beside: Placed | None = None
+    ) -> Mapping[str, Cluster]:
+        """By name, as they are with what was decided in this round, `without` what runs of some
+        and with one more place taken."""
+        found = self._view | self._freed(without) if without else dict(self._view)
+        if beside is not None and isinstance(beside.plan, Plan):
+            ledger = _promise(beside.plan.demand.workload.uid, beside.plan)
+            for name in {key.cluster for key in ledger.entries} & found.keys():
+                capacity = found[name].capacity
+                if capacity is not None:
+                    found[name] = replace(found[name], capacity=ledger.deduct(name, capacity))
+        return found
+
     def choose(self, asked: Asked, *, without: Collection[str] = ()) -> Plan | Refusal:
         """Where it goes, `without` what runs of others."""
         picture = self._now

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.kube.quantity import InvalidQuantity
 from fleet.scheduling.counted import pod_counts, times, total
+from fleet.scheduling.lending.loans import KIND, mark_of
 from fleet.scheduling.workloads import read
 from policies.scalars import parse_duration
 
@@ -72,7 +73,7 @@ class Standing:
     started_s: float = 0.0
     run_time_s: float | None = None
     leaving_for: str = ""
-    """UID of the workload that it was told to end for."""
+    """UID of the workload that it was told to end for, or the mark of a loan that goes back."""
     preemptions: int = 0
 
 
@@ -92,7 +93,6 @@ def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
         clusters = {each["cluster"]: {} for each in status.get("owed") or ()}
     if not amounts:
         return None
-    told: Object = status.get("preemptedFor") or {}
     return Standing(
         amounts=_at_most(amounts, wish) if phase == "Running" else amounts,
         clusters=clusters,
@@ -103,7 +103,7 @@ def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
         },
         started_s=_started(status),
         run_time_s=run_time_s(status),
-        leaving_for=str(told.get("uid", "")),
+        leaving_for=_leaving_for(status),
         preemptions=int(status.get("preemptions") or 0),
     )
 
@@ -129,6 +129,16 @@ def seconds_of(moment: Any) -> float | None:
 def run_time_s(status: Object) -> float | None:
     told = status.get("runTime")
     return parse_duration(told).total_seconds() if told else None
+
+
+def _leaving_for(status: Object) -> str:
+    told: Object | None = status.get("preemptedFor")
+    if told is not None and told.get("kind") == KIND:
+        return mark_of(told["name"])
+    if told is not None:
+        return str(told.get("uid", ""))
+    loan: Object = status.get("loan") or {}
+    return mark_of(loan["policy"]) if loan.get("recalledAt") else ""
 
 
 def _started(status: Object) -> float:

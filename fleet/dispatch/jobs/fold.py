@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch.jobs.sight import JobView
-from fleet.dispatch.record import text_of
+from fleet.dispatch.record import ON_LOAN, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +40,7 @@ def fold(workload: Workload, record: Record, sights: Mapping[str, Sight], *, now
     _count(status, workload, record, sights)
     _say_placed(conditions, record)
     _say_suspended(conditions, workload, record)
+    _say_on_loan(conditions, record)
     if record.phase == "Succeeded":
         _complete(status, conditions, record)
     elif record.phase == "Failed":
@@ -154,6 +155,15 @@ def _say_suspended(conditions: _Conditions, workload: Workload, record: Record) 
         conditions.put("Suspended", "True", "JobSuspended", "Job suspended")
     elif not suspended and conditions.has("Suspended"):
         conditions.put("Suspended", "False", "JobResumed", "Job resumed")
+
+
+def _say_on_loan(conditions: _Conditions, record: Record) -> None:
+    """Notice that a loan was called back is given here too; never a word where there was none."""
+    loan = record.loan if not record.ended else None
+    if loan is not None:
+        conditions.put(ON_LOAN, "True", loan.reason, str(loan))
+    elif conditions.has(ON_LOAN):
+        conditions.put(ON_LOAN, "False", "NotOnLoan", "")
 
 
 def _complete(status: Object, conditions: _Conditions, record: Record) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch.pods.following import patch_of
 from fleet.dispatch.pods.sight import PodShard
-from fleet.dispatch.record import text_of
+from fleet.dispatch.record import ON_LOAN, text_of
 from fleet.view.naming import CLUSTER_LABEL, join
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def _placed(obj: Object, record: Record, sight: Sight | None, *, why: str, now: 
     if node := status.get("nominatedNodeName"):
         status["nominatedNodeName"] = join(node, cluster)
     _observe(status, obj, pod)
+    _say_on_loan(status, obj, record, now=now)
     return {**obj, "metadata": metadata, "spec": spec, "status": status}
 
 
@@ -85,6 +86,24 @@ def _observe(status: Object, obj: Object, pod: Object) -> None:
         if seen is None or not latest or not there:
             continue
         each[_OBSERVED] = latest if follows and seen >= there else max(latest - 1, 1)
+
+
+def _say_on_loan(status: Object, obj: Object, record: Record, *, now: float) -> None:
+    """A condition of the fleet's beside the member's."""
+    loan = record.loan if not record.ended else None
+    if loan is None:
+        return
+    before = (obj.get("status") or {}).get("conditions") or ()
+    known: Object = next((each for each in before if each.get("type") == ON_LOAN), {})
+    told: Object = {
+        "type": ON_LOAN,
+        "status": "True",
+        "reason": loan.reason,
+        "message": str(loan),
+        "lastProbeTime": None,
+        "lastTransitionTime": known.get("lastTransitionTime") or text_of(now),
+    }
+    status["conditions"] = [*(status.get("conditions") or ()), told]
 
 
 def _silent(obj: Object, sight: Sight, why: str, *, now: float) -> Object:

@@ -81,6 +81,9 @@ class Books:
                 charged += self.counted(node, key, run.item.requests)
                 for name, amounts in run.placed.clusters.items():
                     in_clusters[name] += self.counted(node, key, amounts)
+        for (node, member), charge in book.unmanaged.items():
+            if node in under:
+                in_clusters[member] += self.counted(node, key, dict(charge.amounts))
         held = sum(
             self.counted(charge.node, key, dict(charge.amounts))
             for charge in book.charges.values()

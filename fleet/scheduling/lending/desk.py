@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from fleet.scheduling.decisions import Refuse
 from fleet.scheduling.lending import filling, recall
 from fleet.scheduling.lending.books import Books, by_loans
-from fleet.scheduling.lending.floor import lacking, lendable
+from fleet.scheduling.lending.floor import floor, lacking, lendable
 from fleet.scheduling.lending.loans import Lend, Loan, Recall, Renew, Return, Settle
 from fleet.scheduling.placer import Placed
 from fleet.scheduling.quota.book import Book, most_ever, room
@@ -43,6 +43,18 @@ AGING_S: Final = 6 * 3600.0
 NOT_LENT_ANY_MORE: Final = "the policy by which it was lent is gone"
 TERM_OVER: Final = "its term ends and the policy does not renew"
 NEEDED: Final = "{donor} needs it"
+
+
+class Account(NamedTuple):
+    """Of one donor and key: what it is guaranteed, and of that keeps, may lend, and has lent."""
+
+    policy: str
+    donor: str
+    key: Key
+    guaranteed: int
+    floor: int
+    lendable: int
+    lent: int
 
 
 class Members(Protocol):
@@ -87,6 +99,26 @@ class Desk:
     def change(self, tree: Tree, terms: Iterable[Terms]) -> None:
         """FleetQuotas or LendingPolicies were changed; what is on loan goes on by the new terms."""
         self._set(tree, terms)
+
+    def hold(self, loans: Iterable[Loan]) -> None:
+        """What is on loan, as it stands at the work that the engine knows of: what was decided and
+        could not be written down was not decided.
+        """
+        self.loans = {loan.uid: loan for loan in loans}
+
+    def fork(self, engine: Engine, placer: Placer, *, members: Members | None) -> Desk:
+        """A desk with the same loans over a fork of the engine: for asking without acting."""
+        other = Desk(
+            engine,
+            placer,
+            self.tree,
+            self.terms,
+            loans=self.loans.values(),
+            members=members,
+            aging_s=self._aging_s,
+        )
+        other._since = dict(self._since)
+        return other
 
     def next_s(self) -> float | None:
         """When `step` should be asked again even if nothing happens."""
@@ -135,6 +167,30 @@ class Desk:
                 found.update(loan.amounts)
         return found
 
+    def keys_of(self, donor: str) -> list[Key]:
+        """What a donor is guaranteed any of."""
+        return self._books.keys_of(donor)
+
+    def accounts(self) -> list[Account]:
+        """By policy and key: what its donor keeps, and what it could lend."""
+        found = []
+        for terms in self.terms:
+            out = self.on_loan(terms.donor)
+            for key, need in sorted(self._needs(terms, None).items()):
+                keeps, most = floor(terms, need), lendable(terms, need)
+                who = terms.name, terms.donor, key
+                found.append(Account(*who, need.guaranteed, keeps, most, out[key]))
+        return found
+
+    def standing(self, terms: Terms) -> Literal["Kept", "CalledBack", "Short"]:
+        """Whether a donor has what it keeps: it has, it will once the notices that run are over, or
+        there is nothing more to be called back for it.
+        """
+        if not self._shortage(terms, (), None)(()):
+            return "Kept"
+        leaving = [each for each in self._borrowed(terms, 0.0) if each.leaves]
+        return "Short" if self._shortage(terms, leaving, None)(()) else "CalledBack"
+
     # What there is
 
     def _set(self, tree: Tree, terms: Iterable[Terms]) -> None:
@@ -145,7 +201,9 @@ class Desk:
         self._books = Books(self.engine, tree)
         self._alone = Book(by_loans(tree, {each.donor: {} for each in self.terms}, ever=False))
         self._is_new = True
-        self.engine.quota_changed(by_loans(tree, {each.donor: {} for each in self.terms}))
+        lent = by_loans(tree, {each.donor: {} for each in self.terms})
+        if lent != self.engine.book.tree:
+            self.engine.quota_changed(lent)
 
     def _put(self) -> None:
         """What is on loan, into the engine's books."""
@@ -167,7 +225,7 @@ class Desk:
             if held != loan.amounts:
                 self.loans[uid] = replace(loan, amounts=held)
             if loan.recalled and not run.leaving_for:
-                run.leaving_for = _mark_of(loan)
+                run.leaving_for = loan.mark
 
     def _still_held(self, loan: Loan, requests: Mapping[Key, int]) -> dict[Key, int]:
         held = {
@@ -195,7 +253,7 @@ class Desk:
             if ordinary or all(room(path) >= amount for path, amount in paths):
                 del self.loans[loan.uid]
                 run = self.engine.running()[loan.uid]
-                if run.leaving_for == _mark_of(loan):
+                if run.leaving_for == loan.mark:
                     run.leaving_for = ""
                 self._put()
                 out.append(Settle(loan))
@@ -238,15 +296,16 @@ class Desk:
         return out
 
     def _recall(self, loan: Loan, now: float, why: str) -> Recall:
-        told = replace(loan, recalled_s=now, ends_s=now + loan.notice_s)
+        told = replace(loan, recalled_s=now, ends_s=now + loan.notice_s, why=why)
         self.loans[loan.uid] = told
         run = self.engine.running()[loan.uid]
-        run.leaving_for = run.leaving_for or _mark_of(told)
-        return Recall(told, why)
+        run.leaving_for = run.leaving_for or told.mark
+        return Recall(told)
 
     def _in_time(self, of: Callable[[Loan], bool]) -> list[Loan]:
         """Loans that were not called back, in order."""
-        found = [loan for loan in self.loans.values() if not loan.recalled and of(loan)]
+        there = [loan for loan in self.loans.values() if not (loan.recalled or loan.ending)]
+        found = [loan for loan in there if of(loan)]
         return sorted(found, key=lambda loan: (loan.until_s, loan.uid))
 
     def _borrowed(self, terms: Terms, now: float) -> list[Borrowed]:
@@ -412,8 +471,3 @@ class Desk:
 def _may_be_lent_to(decision: Decision) -> bool:
     """A service does not wait for quota; but it need not be refused what is idle elsewhere."""
     return isinstance(decision, Refuse) and decision.why.reason == "Quota"
-
-
-def _mark_of(loan: Loan) -> str:
-    """For whom a run leaves that was called back."""
-    return f"LendingPolicy/{loan.policy}"

@@ -8,13 +8,22 @@ or ends as a whole. Next step: `desk` decides, `fleet.dispatch` acts and writes 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from policies import LENDING_POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fleet.scheduling.placer import Item, Placed
     from fleet.scheduling.quota.tree import Key
+
+KIND: Final = LENDING_POLICY.name
+
+
+def mark_of(policy: str) -> str:
+    """For whom a run leaves whose loan goes back by that policy."""
+    return f"{KIND}/{policy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,12 @@ class Loan:
     """When its notice is over, once it was called back: the work ends then at the latest."""
     ending: bool = False
     """Its notice is over, and the work was told to end."""
+    why: str = ""
+    """Why it was called back."""
+
+    @property
+    def mark(self) -> str:
+        return mark_of(self.policy)
 
     @property
     def recalled(self) -> bool:
@@ -83,7 +98,10 @@ class Recall:
     """Tell the work to save what it has: it ends at `loan.ends_s`."""
 
     loan: Loan
-    why: str
+
+    @property
+    def why(self) -> str:
+        return self.loan.why
 
     @property
     def uid(self) -> str:

@@ -1,0 +1,70 @@
+"""LendingPolicies on their way to the desk, and what the desk decides on its way to dispatch.
+
+`fleet.scheduling.lending` decides; a loan stands at the Placement of the work that has it and is
+read from there in each round, so that nothing of it is remembered here. Next step: `placing` puts
+both together, `fleet.dispatch` stores what is said here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fleet.dispatch.planning import Evict, OnLoan, Said
+from fleet.gateway import queue_metrics as metrics
+from fleet.scheduling.lending import record
+from fleet.scheduling.lending.loans import Recall, Renew, Return, Settle
+from fleet.scheduling.lending.terms import terms_of
+from policies import LENDING_POLICY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.scheduling.lending.loans import Loan
+    from fleet.scheduling.lending.terms import Terms
+    from fleet.store.objects import ObjectStore
+
+Object = dict[str, Any]
+
+Place = tuple[str, str]
+"""A Placement, as namespace and name."""
+
+
+def terms_in(store: ObjectStore, *, instead: Sequence[Object] = ()) -> list[Terms]:
+    """Those of all LendingPolicies, some of which are as in `instead`. Raises Invalid for one that
+    no write would have let in."""
+    entries = store.collection(LENDING_POLICY.resource).snapshot().entries()
+    found = {each.name: each.parse() for each in entries}
+    kind = LENDING_POLICY.name
+    found |= {each["metadata"]["name"]: each for each in instead if each["kind"] == kind}
+    return terms_of(found.values())
+
+
+def lent(loan: Loan) -> Said:
+    """What work is told that starts on loan."""
+    return Said("Normal", "Lent", f"runs on {record.words(loan)}")
+
+
+def told(decided: Renew | Recall | Return | Settle, place: Place, store: ObjectStore) -> Step:
+    """What dispatch has to do about a loan that is out."""
+    loan = decided.loan
+    match decided:
+        case Renew():
+            metrics.LOANS_RENEWED.inc()
+            said = Said("Normal", "LoanRenewed", record.words(loan))
+            return OnLoan(place, loan.uid, record.written(loan), said)
+        case Recall():
+            metrics.LOANS_RECALLED.inc()
+            said = Said("Warning", "LoanRecalled", record.ends_words(loan))
+            return OnLoan(place, loan.uid, record.written(loan), said)
+        case Settle():
+            metrics.LOANS_SETTLED.inc()
+            words = f"quota {loan.to} covers what was on loan from {loan.donor}: it goes on"
+            return OnLoan(place, loan.uid, None, Said("Normal", "LoanSettled", words))
+        case Return():
+            metrics.LOANS_RETURNED.inc()
+            entry = store.get(LENDING_POLICY.resource, "", loan.policy)
+            other = record.returned_to(loan, uid=entry.uid if entry is not None else "")
+            return Evict(place, loan.uid, other, Said("Warning", "LoanReturned", other["why"]))
+
+
+Step = Evict | OnLoan

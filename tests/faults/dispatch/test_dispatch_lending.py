@@ -1,0 +1,440 @@
+"""Loans carried out: lent, renewed, called back, returned; gateways die in between, none is lost.
+
+With the planner of the product over what the simulated members have. What a donor runs is its own
+affair here: its use is what its members say of its namespace.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import orjson
+import pytest
+from prometheus_client import REGISTRY
+
+from fleet.dispatch import record as records
+from fleet.gateway.loans import Loans
+from fleet.gateway.placing import Placing
+from fleet.kube import builtin
+from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.accounts import NodeAccounts
+from fleet.scheduling.clusters import Cluster
+from fleet.scheduling.queue.rules import Rules
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT
+
+EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
+NAMESPACES = builtin.resource(GroupVersionResource("", "v1", "namespaces"))
+NOTICE_S = 10
+
+
+def seconds(moment):
+    return datetime.fromisoformat(moment).timestamp()
+
+
+class Books:
+    """What the simulated members have, as one node each; `serving` is what the donor uses there."""
+
+    def __init__(self, fleet):
+        self._fleet = fleet
+        self.serving = {}
+
+    def _accounts(self, member):
+        accounts = NodeAccounts()
+        ready = [{"type": "Ready", "status": "True"}]
+        used = self.serving.get(member.name, 0)
+        status = {"allocatable": {"pods": str(member.room - used)}, "conditions": ready}
+        accounts.upsert_node({"metadata": {"name": "n1"}, "status": status})
+        for pod in member.all("pods"):
+            accounts.upsert_pod(pod)
+        return accounts
+
+    def clusters(self):
+        return [
+            Cluster(name, {}, self._accounts(member).capacity(0.0), ready=not member.cut)
+            for name, member in self._fleet.members.items()
+        ]
+
+    def taken_by_others(self, namespace):
+        if namespace != "serving":
+            return {}
+        return {name: {("pods", ""): pods} for name, pods in self.serving.items() if pods}
+
+    def taken_by(self, workload):
+        return {
+            name: taken
+            for name, member in self._fleet.members.items()
+            if (taken := self._accounts(member).taken_by(workload))
+        }
+
+
+class Lives:
+    """A fleet of two members with room for eight each. Of sixteen pods twelve are guaranteed to
+    serving, which lends, and four to train, which has the workloads."""
+
+    def __init__(self, fleet):
+        self.fleet = fleet
+        self.books = Books(fleet)
+        self.planner = None
+        fleet.decides = self._decides
+
+    def _decides(self):
+        self.planner = Placing(
+            self.fleet.store, self.books, now=self.fleet.clock.datetime, clock=lambda: 0.0,
+            lease_s=15.0, rules=EAGER,
+        )  # fmt: skip
+        return self.planner
+
+    @property
+    def desk(self):
+        return self.planner.desk
+
+    async def set_up(self):
+        for name in ("east", "west"):
+            await self.fleet.join(name, room=8)
+        await self.fleet.restart()
+        metadata = {"name": "serving", "uid": "ns-serving", "labels": {"team": "serving"}}
+        await self.fleet.store.create(
+            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        )
+        await self.quota("company", 16)
+        nobody = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
+        await self.quota("train", 4, parent="company", namespaces=nobody)
+        team = {"matchLabels": {"team": "serving"}}
+        await self.quota("serving", 12, parent="company", namespaces=team)
+
+    async def quota(self, name, pods, **spec):
+        line = {"name": "pods", "guaranteed": str(pods)}
+        await self.put(FLEET_QUOTA, name, {"resources": [line], **spec})
+
+    async def lend(self, name="night", *, keep="None", term="1h", renew=True, **spec):
+        term = {"max": term, "renew": renew, "notice": f"{NOTICE_S}s"}
+        donor = {"quota": "serving", "keepFloor": keep}
+        spec = {"from": donor, "to": [{"quota": "train"}], "term": term, **spec}
+        await self.put(LENDING_POLICY, name, spec)
+
+    async def put(self, kind, name, spec):
+        obj = {
+            "apiVersion": kind.resource.api_version,
+            "kind": kind.resource.kind,
+            "metadata": {"name": name, "uid": f"uid-{name}", "generation": 7},
+            "spec": spec,
+        }
+        present = self.fleet.store.get(kind.resource, "", name)
+        if present is None:
+            await self.fleet.store.create(kind.resource, obj)
+        else:
+            await self.fleet.store.update(kind.resource, obj, expected=present.revision)
+
+    async def drop(self, kind, name):
+        entry = self.fleet.store.get(kind.resource, "", name)
+        await self.fleet.store.delete(
+            kind.resource, namespace="", name=name, expected=entry.revision
+        )
+
+    async def run(self, name, ranks, **more):
+        """A Job; the next is younger."""
+        await self.fleet.run_job(name, ranks, **more)
+        await self.fleet.round()
+
+    async def on_loan(self, name="guest", ranks=8):
+        await self.run(name, ranks)
+        await self.fleet.until(lambda: self.phase(name) == "Running")
+
+    def phase(self, name):
+        return self.fleet.record(name).phase
+
+    def status(self, name="guest"):
+        entry = self.fleet.store.get(PLACEMENT.resource, "payments", f"job-{name}")
+        status = entry.parse()["status"]
+        PLACEMENT.parse({"spec": entry.parse()["spec"], "status": status})
+        return status
+
+    def loan(self, name="guest"):
+        return self.status(name).get("loan")
+
+    def file(self):
+        """What the pods of the gang read of the loan, in their one member."""
+        (gate,) = [
+            each for member in self.fleet.members.values() for each in member.all("configmaps")
+            if "FLEET_JOB" in each["data"]
+        ]  # fmt: skip
+        return orjson.loads(gate["data"]["loan.json"])
+
+    async def policy(self, name="night"):
+        """Its status, as the gateway writes it; a second time nothing is written."""
+        writes = Loans(self.fleet.store, self.planner, now=self.fleet.clock.datetime)
+        await writes.write()
+        before = self.fleet.store.sequencer.current
+        await writes.write()
+        assert self.fleet.store.sequencer.current == before
+        obj = self.fleet.store.get(LENDING_POLICY.resource, "", name).parse()
+        LENDING_POLICY.parse(obj)
+        return obj["status"]
+
+    def lent(self):
+        self.planner.engine.verify()
+        return sum(self.desk.on_loan("serving").values())
+
+
+@pytest.fixture
+async def lives(fleet):
+    made = Lives(fleet)
+    await made.set_up()
+    return made
+
+
+async def test_what_the_donor_leaves_idle_is_lent_and_stands_at_the_gang(lives):
+    await lives.lend()
+    await lives.on_loan()
+    loan = lives.loan()
+    assert (loan["policy"], loan["donor"], loan["to"]) == ("night", "serving", "train")
+    assert loan["resources"] == [{"name": "pods", "amount": "4"}], "four are its own"
+    assert lives.lent() == 4
+    assert "Lent" in lives.fleet.events()
+    told = lives.fleet.condition("fleet.dev/OnLoan", "guest")
+    assert (told["status"], told["reason"]) == ("True", "Lent")
+    assert told["message"] == f"on loan from serving until {loan['until']}"
+    assert lives.file() == {"from": "serving", "until": loan["until"]}
+
+
+async def test_without_a_policy_the_tree_lends_as_it_always_did(lives):
+    await lives.on_loan()
+    assert lives.loan() is None
+    assert lives.lent() == 0
+
+
+async def test_a_loan_ends_with_the_work_that_has_it(lives):
+    await lives.lend()
+    await lives.run("guest", 8, **{"run-for": 5})
+    await lives.fleet.until(lambda: lives.phase("guest") == "Running")
+    assert lives.lent() == 4
+    await lives.fleet.until(lambda: lives.phase("guest") == "Succeeded")
+    await lives.fleet.round()
+    assert lives.lent() == 0
+
+
+async def test_a_donor_that_needs_it_calls_back_gives_notice_and_has_it_back(lives):
+    fleet = lives.fleet
+    await lives.lend()
+    await lives.on_loan()
+    lives.books.serving = {"east": 6, "west": 4}
+    await fleet.until(lambda: lives.loan().get("recalledAt"))
+    recalled = lives.loan()
+    assert recalled["why"] == "serving needs it"
+    assert "LoanRecalled" in fleet.events()
+    await fleet.round()
+    told = fleet.condition("fleet.dev/OnLoan", "guest")
+    assert told["reason"] == "Recalled"
+    assert told["message"] == (
+        f"on loan from serving until {recalled['until']}, called back at {recalled['recalledAt']}, "
+        f"ends at {recalled['endsAt']}: serving needs it"
+    )
+    assert lives.file()["endsAt"] == recalled["endsAt"], "its pods can read when they end"
+    await fleet.until(lambda: lives.status().get("preemptedFor"))
+    ended = lives.status()
+    assert records.text_of(fleet.clock.now) >= recalled["endsAt"], "it was given less than that"
+    assert seconds(recalled["endsAt"]) - seconds(recalled["recalledAt"]) >= NOTICE_S
+    assert (ended["preemptedFor"]["kind"], ended["preemptedFor"]["name"]) == (
+        "LendingPolicy", "night",
+    )  # fmt: skip
+    assert ended["preemptedFor"]["uid"] == "uid-night"
+    assert lives.lent() == 4, "until nothing of it can run"
+    await fleet.until(lambda: lives.lent() == 0)
+    assert lives.phase("guest") == "Queued"
+    assert not fleet.record("guest").owed
+    assert lives.loan() is None
+    assert {"LoanReturned"} <= fleet.events()
+    assert fleet.job("guest")["status"].get("failed", 0) == 0
+    told = fleet.condition("fleet.dev/OnLoan", "guest")
+    assert (told["status"], told["reason"]) == ("False", "NotOnLoan")
+    # It waits where it stood, and is lent to again as soon as there is anything.
+    await lives.run("late", 12)
+    lives.books.serving = {}
+    await fleet.until(lambda: lives.phase("guest") == "Running")
+    assert "preemptedFor" not in lives.status()
+    assert lives.status()["preemptions"] == 1
+    assert lives.phase("late") == "Queued"
+
+
+async def test_whole_gangs_go_and_none_for_nothing(lives):
+    fleet = lives.fleet
+    await lives.lend()
+    for name, ranks in (("own", 4), ("small", 2), ("large", 6)):
+        await lives.on_loan(name, ranks)
+    assert lives.lent() == 8
+    lives.books.serving = {"west": 2, "east": 4}
+    await fleet.until(lambda: lives.phase("small") == "Queued" or lives.phase("large") == "Queued")
+    gone = {name for name in ("small", "large") if lives.phase(name) == "Queued"}
+    assert gone == {"small"}, "two are missing"
+    await fleet.until(lambda: lives.lent() == 6)
+    assert lives.phase("large") == lives.phase("own") == "Running"
+
+
+async def test_a_term_that_ends_is_renewed_or_called_back_in_time(lives):
+    fleet = lives.fleet
+    await lives.lend(term="30s")
+    await lives.on_loan()
+    until = lives.loan()["until"]
+    await fleet.until(lambda: lives.loan().get("renewals"))
+    assert lives.loan()["until"] > until
+    assert "LoanRenewed" in fleet.events()
+    assert lives.phase("guest") == "Running"
+    await lives.lend(term="30s", renew=False)
+    await fleet.until(lambda: lives.loan().get("recalledAt"))
+    loan = lives.loan()
+    assert loan["why"] == "its term ends and the policy does not renew"
+    assert loan["endsAt"] >= loan["until"], "it has its term"
+    await fleet.until(lambda: lives.phase("guest") == "Queued")
+
+
+async def test_a_policy_that_is_deleted_calls_nothing_back_that_the_tree_lends_anyway(lives):
+    fleet = lives.fleet
+    await lives.lend()
+    await lives.on_loan()
+    await lives.drop(LENDING_POLICY, "night")
+    await fleet.until(lambda: lives.loan() is None)
+    assert lives.phase("guest") == "Running"
+    assert "LoanSettled" in fleet.events()
+
+
+async def test_what_the_own_quota_comes_to_cover_is_no_loan_and_a_recall_is_taken_back(lives):
+    fleet = lives.fleet
+    await lives.lend()
+    await lives.on_loan()
+    lives.books.serving = {"east": 6, "west": 4}
+    await fleet.until(lambda: lives.loan().get("recalledAt"))
+    await lives.quota("company", 24)
+    await lives.quota(
+        "train", 8, parent="company",
+        namespaces={"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+    )  # fmt: skip
+    await fleet.until(lambda: lives.loan() is None)
+    await fleet.wait(NOTICE_S + 5)
+    assert lives.phase("guest") == "Running"
+    assert lives.planner.engine.running()["fleet-00000001"].leaving_for == ""
+
+
+async def test_a_donor_keeps_what_survives_the_loss_of_a_cluster(lives):
+    """Of twelve it uses four, all in one of two clusters: to have as much again where that is not
+    lost with it, it keeps eight more."""
+    lives.books.serving = {"east": 4}
+    await lives.lend(keep="SurvivesLossOfOneCluster")
+    await lives.run("guest", 8)
+    await lives.fleet.wait(5)
+    assert lives.phase("guest") == "Queued"
+    await lives.lend(keep="None")
+    await lives.fleet.until(lambda: lives.phase("guest") == "Running")
+    assert lives.lent() == 4
+
+
+async def test_a_gateway_that_comes_back_has_the_same_loans(lives):
+    fleet = lives.fleet
+    await lives.lend(term="40s")
+    await lives.on_loan()
+    await fleet.until(lambda: lives.loan().get("renewals"))
+    (before,), at = lives.desk.loans.values(), lives.desk.next_s()
+    stored = lives.status()
+    await fleet.restart()
+    await fleet.round()
+    (after,) = lives.desk.loans.values()
+    assert after == before
+    assert lives.desk.next_s() == at
+    assert lives.status() == stored
+
+
+@pytest.mark.parametrize("operations", range(0, 80, 4))
+async def test_a_gateway_that_dies_during_a_recall_goes_on_with_it(lives, crash, operations):
+    fleet = lives.fleet
+    await lives.lend()
+    await lives.on_loan()
+    fleet.crash_after = fleet.operations + operations
+    lives.books.serving = {"east": 6, "west": 4}
+    first = None
+    try:
+        for _ in range(2 * NOTICE_S + 20):
+            await fleet.round()
+            first = first or (lives.loan() or {}).get("endsAt")
+    except crash:
+        pass
+    first = first or (lives.loan() or {}).get("endsAt")
+    await fleet.restart()
+    if first is not None and (loan := lives.loan()) is not None:
+        assert loan["endsAt"] == first, "the notice runs on, and is not given again"
+    await fleet.until(lambda: lives.phase("guest") == "Queued" and not fleet.record("guest").owed)
+    await fleet.wait(3)
+    assert not fleet.running()
+    assert lives.lent() == 0
+    assert lives.status()["preemptions"] == 1
+
+
+async def test_a_recall_that_cannot_be_stored_is_decided_again(lives, monkeypatch):
+    fleet = lives.fleet
+    await lives.lend()
+    await lives.on_loan()
+    change, lost = type(fleet.waiting)._change, []
+
+    async def refuse_once(self, step):
+        if not lost:
+            lost.append(step)
+            from fleet.errors import Conflict
+
+            raise Conflict("somebody else wrote")
+        await change(self, step)
+
+    monkeypatch.setattr(type(fleet.waiting), "_change", refuse_once)
+    lives.books.serving = {"east": 6, "west": 4}
+    await fleet.until(lambda: lives.loan().get("recalledAt"))
+    assert lost
+    assert lost[0].loan["endsAt"] <= lives.loan()["endsAt"], "notice counts from when it is given"
+    await fleet.until(lambda: lives.phase("guest") == "Queued")
+
+
+def truths(status):
+    assert {each["observedGeneration"] for each in status["conditions"]} == {7}
+    return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+
+
+async def test_the_policy_lists_its_loans_and_what_its_donor_keeps(lives):
+    fleet = lives.fleet
+    await lives.lend()
+    lives.books.serving = {"east": 2}
+    await lives.on_loan()
+    status = await lives.policy()
+    (loan,) = status["loans"]
+    assert (loan["workload"], loan["to"], loan["amount"]) == ("payments/Job/guest", "train", "4")
+    assert loan["clusters"] == ["west"]
+    (kept,) = status["resources"]
+    assert kept == {
+        "name": "pods", "guaranteed": "12", "floor": "2", "lendable": "10", "lent": "4",
+    }  # fmt: skip
+    assert (status["lent"], status["nextEnd"]) == ("4", lives.loan()["until"])
+    assert status["observedGeneration"] == 7
+    assert truths(status) == {"Valid": ("True", "Sound"), "FloorKept": ("True", "Kept")}
+    lives.books.serving = {"east": 6, "west": 4}
+    await fleet.until(lambda: lives.loan().get("recalledAt"))
+    await fleet.round()
+    status = await lives.policy()
+    assert truths(status)["FloorKept"] == ("False", "CalledBack")
+    assert status["nextEnd"] == status["loans"][0]["endsAt"] == lives.loan()["endsAt"]
+    samples = {
+        (each.name, *each.labels.values()): each.value
+        for metric in REGISTRY.collect()
+        if metric.name.startswith("fleet_loans")
+        for each in metric.samples
+    }
+    assert samples["fleet_loans", "night", "serving", "train", "true"] == 1
+    assert samples["fleet_loans_lent", "serving", "pods", ""] == 4
+    assert samples["fleet_loans_floor", "serving", "pods", ""] == 10
+    await fleet.until(lambda: lives.phase("guest") == "Queued" and lives.lent() == 0)
+    status = await lives.policy()
+    assert (status["loans"], status["lent"]) == ([], "")
+    assert "nextEnd" not in status
+    assert truths(status)["FloorKept"] == ("True", "Kept")
+
+
+async def test_a_policy_without_a_donor_says_so_and_lends_nothing(lives):
+    await lives.lend()
+    await lives.drop(FLEET_QUOTA, "serving")
+    await lives.run("guest", 8)
+    assert truths(await lives.policy())["Valid"] == ("False", "NoSuchQuota")
+    assert lives.phase("guest") != "Running"
