@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 
-@click.command(epilog="\b\nExamples:\n  fleet demo\n  fleet demo --keep")
+@click.command(epilog="\b\nExamples:\n  fleet demo\n  fleet demo --keep\n  fleet demo --no-story")
 @click.option("--keep", is_flag=True, help="Leave the gateway running, and say what to try.")
+@click.option(
+    "--story/--no-story",
+    default=True,
+    help="Tell the story, or only put up its clusters and gateway and leave them running.",
+)
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     show_default="a free one",
     help="Port of the gateway.",
 )
-def demo(keep: bool, directory: Path | None, port: int) -> None:
+def demo(keep: bool, story: bool, directory: Path | None, port: int) -> None:
     """Put up three small clusters and a gateway in this process, and tell a story on them.
 
     Every line ends with what was read back from the gateway; the command fails at the first claim
@@ -43,16 +48,17 @@ def demo(keep: bool, directory: Path | None, port: int) -> None:
     from fleet.testbed.demo.telling import Teller
 
     logs.configure("error")
-    story = play(
+    told = play(
         Teller(as_typed=pasteable),
         keep=keep,
+        story=story,
         directory=directory,
         port=port,
         kubectl=shutil.which("kubectl", path=callers_path()) is not None,
     )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_told(story))
+            runner.run(_until_told(told))
     except BaseExceptionGroup as group:
         # members and gateway run in task groups; the story's own error is the one to say
         raise _first(group) from group

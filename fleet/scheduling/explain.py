@@ -70,7 +70,8 @@ def explained(
         if each["name"] not in used
     ]
     judged = used.union(each["name"] for each in verdicts)
-    if verdicts and present is not None:
+    asked = shards or any(each.get("verdict") != "Used" for each in verdicts)
+    if asked and verdicts and present is not None:
         since = "placed" if shards else "last asked about"
         rows += [
             (name, "not asked", f"joined after this was {since}")

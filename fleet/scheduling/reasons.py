@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from fleet.scheduling.nodes import ACCELERATOR_LABELS
 from fleet.scheduling.quota.book import UNLIMITED
 from fleet.scheduling.requests import is_accelerator, quantity_text
 
@@ -56,13 +57,40 @@ def _short(why: Why, item: Item, book: Book) -> str:
     key = why.key
     assert key is not None
     cell = book.cell(why.node, key)
-    used = _text(key, cell.used - _own(item, key, cell, book))
-    limit = _text(key, cell.limit)
-    told = (
-        f"quota {item.quota}: it asks for {_asked(item, key)} {key}, and {used} of the {limit} "
-        f"that {_node(why.node, item.quota)} may use are in use"
+    in_use, reserved = cell.used - _own(item, key, cell, book), _reserved(cell, book)
+    told = [f"{_text(key, in_use - reserved)} are in use"]
+    if reserved:
+        told.append(f"{_text(key, reserved)} in the failover reserve")
+    if kept := _kept(cell):
+        told.append(f"{_text(key, kept)} kept for those below it that lend no more")
+    return (
+        f"quota {item.quota}: it asks for {_asked(item, key)} {key}, and of the "
+        f"{_text(key, cell.limit)} that {_node(why.node, item.quota)} may use "
+        f"{_listed(told)}; it starts when {_text(key, why.short)} more are given back"
     )
-    return f"{told}; it starts when {_text(key, why.short)} more are given back"
+
+
+def _reserved(cell: Cell, book: Book) -> int:
+    """What of its use is reserve that nothing lost has filled."""
+    below = (
+        each
+        for name in book.tree.children.get(cell.node, ())
+        for each in book.cells(name)
+        if each.key == cell.key
+    )
+    return max(0, cell.reserve - cell.lost) + sum(_reserved(each, book) for each in below)
+
+
+def _kept(cell: Cell) -> int:
+    """What of its limit nodes below keep to themselves and do not use."""
+    if cell.limit >= UNLIMITED:
+        return 0
+    return max(0, (cell.limit - cell.most) - (cell.used - cell.flow))
+
+
+def _listed(told: Sequence[str]) -> str:
+    *first, last = told
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _own(item: Item, key: Key, cell: Cell, book: Book) -> int:
@@ -87,7 +115,8 @@ def _never(why: Why, item: Item, book: Book) -> str:
         asked = f"kind {key.accelerator}" if key.accelerator else "no kind"
         return (
             f"quota {item.quota} counts {key.resource} of kind {', '.join(kinds)}, and the pods "
-            f"ask for {asked}: add the node selector fleet.dev/accelerator"
+            f"ask for {asked}: add a node selector for {' or '.join(ACCELERATOR_LABELS)}, "
+            "whichever the nodes carry"
         )
     limits = [
         f"{_node(node.name, item.quota)} {_text(key, cell.limit)}"

@@ -69,7 +69,7 @@ def judge(
     if more is None:
         return _above(
             budget, "PriceUnknown", f"the budget of {owner} is {ceiling} a month, and what this "
-            "would cost is not known", now,
+            "would cost is not known: a PriceBook has to tell it", now,
         )  # fmt: skip
     if currency != ceiling.currency:
         return _above(

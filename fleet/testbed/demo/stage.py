@@ -18,7 +18,7 @@ from fleet import app
 from fleet.errors import TestbedError
 from fleet.gateway.config import Config
 from fleet.testbed.demo.gateway_client import GatewayClient
-from fleet.testbed.demo.story import Story, what_to_try
+from fleet.testbed.demo.story import Story, what_to_do, what_to_try
 from fleet.testbed.embedded import EmbeddedCluster
 from fleet.testbed.shape import ACCELERATOR, PRODUCT_LABEL, NodeShape
 
@@ -62,12 +62,15 @@ async def play(
     teller: Teller,
     *,
     keep: bool = False,
+    story: bool = True,
     directory: Path | None = None,
     port: int = 0,
     kubectl: bool = True,
 ) -> None:
-    """Tell the story once. `directory` holds the gateway's state, a temporary one without it;
-    `kubectl` is whether the user has one, to be told what to try with it.
+    """Tell the story once; without `story` only put up the fleet, and keep it.
+
+    `directory` holds the gateway's state, a temporary one without it; `kubectl` is whether the user
+    has one, to be told what to try with it.
 
     Raises Untrue for a claim that does not hold, TestbedError for what did not happen in time.
     """
@@ -93,11 +96,15 @@ async def play(
             await _either(gateway, ready)
             client = await stack.enter_async_context(GatewayClient(kubeconfig))
             step.say(client.server)
-        story = Story(client, members, program=program, lease_s=LEASE_S, teller=teller)
-        await story.tell()
-        teller.end()
-        if keep:
-            teller.note(what_to_try(kubeconfig.absolute(), kubectl=kubectl))
+        told = Story(client, members, program=program, lease_s=LEASE_S, teller=teller)
+        if story:
+            await told.tell()
+            teller.end()
+        else:
+            await told.join()
+        if keep or not story:
+            file = kubeconfig.absolute()
+            teller.note(what_to_try(file, kubectl=kubectl) if story else what_to_do(file))
             teller.note("The gateway runs until you press Ctrl-C.")
             await gateway
 

@@ -55,7 +55,8 @@ class Story:
         self._teller = teller
 
     async def tell(self) -> None:
-        await self._join()
+        await self.join()
+        await self._rules()
         await self._gang()
         await self._too_wide()
         await self._small()
@@ -63,7 +64,8 @@ class Story:
 
     # -- the fleet
 
-    async def _join(self) -> None:
+    async def join(self) -> None:
+        """Have every member joined and known, and nothing else."""
         plans = [plan for plan, _ in self._members.values()]
         sizes = "  ".join(f"{plan.name} ({plan.accelerators})" for plan in plans)
         with self._teller.step(f"members {sizes}") as step:
@@ -72,12 +74,6 @@ class Story:
                 await self._client.ask("POST", "/fleet/join", body)
                 patch = objects.cluster_patch(plane=plan.plane, provider=plan.provider)
                 await self._client.ask("PATCH", f"{CLUSTERS}/{plan.name}", patch)
-            prices = {plan.name: plan.price_per_hour for plan in plans}
-            as_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            await self._client.create(_PRICES, objects.price_book(prices, as_of=as_of))
-            await self._client.create("/api/v1/namespaces", objects.namespace())
-            for policy in objects.policies(lease_s=self._lease_s):
-                await self._client.create(_POLICIES, policy)
             ready = await self._client.until(
                 CLUSTERS,
                 lambda found: (
@@ -88,6 +84,14 @@ class Story:
                 what="every member ready and its nodes seen",
             )
             step.say(f"{len(ready['items'])} ready")
+
+    async def _rules(self) -> None:
+        prices = {plan.name: plan.price_per_hour for plan, _ in self._members.values()}
+        as_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        await self._client.create(_PRICES, objects.price_book(prices, as_of=as_of))
+        await self._client.create("/api/v1/namespaces", objects.namespace())
+        for policy in objects.policies(lease_s=self._lease_s):
+            await self._client.create(_POLICIES, policy)
 
     # -- a gang over two clusters
 
@@ -311,6 +315,12 @@ def _of(pod: Object, name: str) -> bool:
 
 def _is_active(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Pending", "Running")
+
+
+def what_to_do(kubeconfig: Path) -> str:
+    """What a fleet that nothing was told about is for."""
+    file = shlex.quote(str(kubeconfig))
+    return f"Try:  export KUBECONFIG={file}\n      the stories of examples/README.md"
 
 
 def what_to_try(kubeconfig: Path, *, kubectl: bool) -> str:

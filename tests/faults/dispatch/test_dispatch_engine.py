@@ -119,7 +119,7 @@ async def test_quota_holds_a_second_job_back_until_the_first_has_ended(sizes, en
     await fleet.until(lambda: fleet.record("second").reason == "QuotaExceeded")
     told = status(fleet, "second")
     assert told["message"] == (
-        "quota team: it asks for 3 pods, and 3 of the 4 that it may use are in use; "
+        "quota team: it asks for 3 pods, and of the 4 that it may use 3 are in use; "
         "it starts when 2 more are given back"
     )
     counted = {each["type"]: each["status"] for each in told["conditions"]}

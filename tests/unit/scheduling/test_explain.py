@@ -166,6 +166,13 @@ def test_what_has_changed_since_a_decision_is_said():
     ]
 
 
+def test_of_what_was_not_asked_about_only_where_it_ran_is_told():
+    ran = [verdict("b", "Used", verdict="Used")]
+    assert others(ran, [cluster("b"), cluster("c")], placed=False) == [
+        "b   was used   when it ran last"
+    ]
+
+
 def test_a_word_of_the_moment_is_told_as_of_its_moment():
     passing = [verdict("b", "Full"), verdict("c", "TooSmall", verdict="Unused")]
     assert others(passing, None, placed=True) == [
