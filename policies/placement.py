@@ -98,6 +98,9 @@ class Shard(Model):
     leased_until: Time | None = setting(
         None, "While its cluster is silent: when its lease there is over at the latest."
     )
+    refused_at: Time | None = setting(
+        None, "While its cluster refuses what it needs since it was committed: since when."
+    )
 
 
 class Debt(Model):

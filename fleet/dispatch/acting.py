@@ -8,6 +8,7 @@ not help to try again; anything else is raised and tried again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
@@ -23,7 +24,7 @@ from fleet.dispatch.marks import (
     slice_name,
 )
 from fleet.dispatch.sight import Refused
-from fleet.errors import ApiError, Conflict, MemberStatus, Unavailable
+from fleet.errors import ApiError, MemberStatus, Unavailable
 from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import OWNER_REFERENCE_ANNOTATION
 
@@ -43,6 +44,7 @@ SERVICES: Final = GroupVersionResource("", "v1", "services")
 SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 # Not to be asked for again as it was asked for; other errors may pass.
 _FINAL_CODES: Final = frozenset({400, 403, 404, 405, 413, 415, 422})
+_REFUSALS: Final = frozenset({403, 422})
 _STOP_S: Final = 1
 _NO_LIMIT: Final = 2**31 - 1
 _KNOWN: Final = 65536
@@ -110,9 +112,9 @@ class Actor:
                 case Renew():
                     await self._renew(remote, act, workload)
                 case Meet():
-                    await self._meet(remote, act, workload, record, sights)
+                    return self._dated(await self._meet(remote, act, workload, record, sights))
                 case Open():
-                    await self._open(remote, act, workload, record, sights)
+                    return self._dated(await self._open(remote, act, workload, record, sights))
                 case Stop():
                     await self._set_deadline(remote, act.shard, act.view, workload, _STOP_S)
                 case Remove():
@@ -121,13 +123,16 @@ class Actor:
                     await self._release(remote, act, workload)
         except ApiError as error:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
-                return Refused(_reason(error), str(error))
+                return Refused(reason_of(error), str(error))
             if isinstance(act, Meet | Open) and error.http_code in _FINAL_CODES - {404}:
-                return Refused(_reason(error), str(error), since=self._leases.now())
+                return self._dated(Refused(reason_of(error), str(error)))
             if isinstance(act, Hold) and error.http_code == 409:
                 return None  # there is such an object by now; the next look tells whose
             raise
         return None
+
+    def _dated(self, refused: Refused | None) -> Refused | None:
+        return None if refused is None else replace(refused, since=self._leases.now())
 
     # -- holds
 
@@ -154,6 +159,7 @@ class Actor:
             if not numbered and not whole and not record.offsets:
                 return Refused("NoGlobalIndex", why)
         priority_class, refused = await self._premises.hold_class(remote, shard.cluster, workload)
+        refused = refused or await self._refuses_what_follows(remote, shard, workload)
         if refused is not None:
             return refused
         terms = shape.Terms(
@@ -194,6 +200,32 @@ class Actor:
         )
         if await remote.get(carrying.CONFIG_MAPS, workload.namespace, name) is not None:
             raise Unavailable(f"ConfigMap {workload.namespace}/{name} of an earlier time lingers")
+        return None
+
+    async def _refuses_what_follows(
+        self, remote: Remote, shard: Shard, workload: Workload
+    ) -> Refused | None:
+        """Whether the member would refuse what the shard needs to begin: asked by dry runs while
+        nothing has started, so that no gang begins half because of it."""
+        name = shard.name(workload.name)
+        metadata = self._marks(shard, workload)
+        gate = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**metadata, "name": workload.kind.gate_name(name)},
+        }
+        wanted = [(carrying.CONFIG_MAPS, gate)]
+        if workload.gang:
+            wanted.append((SERVICES, rendezvous.service(workload.service, metadata)))
+            slices = rendezvous.slices(workload.service, name, (), metadata)
+            wanted += [(SLICES, each) for each in slices]
+        for gvr, obj in wanted:
+            try:
+                await remote.create(gvr, workload.namespace, obj, dry_run=True)
+            except ApiError as error:
+                # Any other answer is none: what is there already, a webhook that knows no dry run.
+                if error.http_code in _REFUSALS:
+                    return Refused(reason_of(error), str(error))
         return None
 
     async def _service_is_free(self, remote: Remote, workload: Workload) -> Refused | None:
@@ -308,15 +340,15 @@ class Actor:
         workload: Workload,
         record: Record,
         sights: Mapping[str, Sight],
-    ) -> None:
+    ) -> Refused | None:
         shard = act.shard
         owner = self._owner_of(shard, act.view, workload)
         refused = await self._carry(remote, shard, workload, owner=owner)
         if refused is not None:
-            raise Conflict(refused.message)
+            return refused
         await self._follow(remote, act, workload)
         if not workload.gang:
-            return
+            return None
         metadata = self._metadata(shard, workload, owner)
         service = rendezvous.service(workload.service, metadata)
         peers = rendezvous.peers_of(workload.name, record.shards, sights)
@@ -324,12 +356,17 @@ class Actor:
         slices = rendezvous.slices(workload.service, name, peers, metadata)
         known = ("meet", shard.cluster, act.view.uid)
         if self._knows(workload, known, slices):
-            return
-        await self._ensure(remote, SERVICES, service, workload.namespace, fields=())
+            return None
+        refused = await self._ensure(remote, SERVICES, service, workload.namespace, fields=())
         for each in slices:
-            await self._ensure(remote, SLICES, each, workload.namespace, fields=("endpoints",))
+            refused = refused or await self._ensure(
+                remote, SLICES, each, workload.namespace, fields=("endpoints",)
+            )
+        if refused is not None:
+            return refused
         await self._drop_slices(remote, slices, name, workload)
         self._note(workload, known, slices)
+        return None
 
     async def _follow(self, remote: Remote, act: Meet, workload: Workload) -> None:
         """Bring to the shard what was changed at the fleet's object since it was made."""
@@ -360,13 +397,13 @@ class Actor:
         workload: Workload,
         record: Record,
         sights: Mapping[str, Sight],
-    ) -> None:
+    ) -> Refused | None:
         shard = act.shard
         gang = self._gang(workload, record, sights)
         known = (workload.uid, shard.cluster, act.view.uid)
         told = _fingerprint([gang.generation, gang.shards, gang.loan, *map(str, gang.peers)])
         if shard.state == "Running" and self._gates.get(known) == told:
-            return
+            return None
         name = workload.kind.gate_name(shard.name(workload.name))
         present = await remote.get(carrying.CONFIG_MAPS, workload.namespace, name)
         offset = 0 if self._numbered(act.shard, sights) else shard.first
@@ -384,8 +421,12 @@ class Actor:
             "metadata": {**self._metadata(shard, workload, owner), "name": name},
             "data": data,
         }
-        await self._ensure(remote, carrying.CONFIG_MAPS, gate, workload.namespace, fields=("data",))
-        self._gates[known] = told
+        refused = await self._ensure(
+            remote, carrying.CONFIG_MAPS, gate, workload.namespace, fields=("data",)
+        )
+        if refused is None:
+            self._gates[known] = told
+        return refused
 
     def _numbered(self, shard: Shard, sights: Mapping[str, Sight]) -> bool:
         sight = sights.get(shard.cluster)
@@ -417,16 +458,16 @@ class Actor:
         namespace: str,
         *,
         fields: tuple[str, ...],
-    ) -> None:
-        """Create the object, or bring `fields` of ours up to date. Raises an ApiError where
-        somebody else has the name."""
+    ) -> Refused | None:
+        """Create the object, or bring `fields` of ours up to date; refused where somebody else has
+        the name."""
         name = wanted["metadata"]["name"]
         present = await remote.get(gvr, namespace, name)
         if present is None:
             await remote.create(gvr, namespace, wanted)
-            return
+            return None
         if not self._is_ours(present):
-            raise Conflict(f"{gvr.resource} {namespace}/{name} is not the fleet's")
+            return _taken(wanted["kind"], name)
         changed = dict(present)
         owners = present["metadata"].get("ownerReferences") or []
         mine = wanted["metadata"]["ownerReferences"]
@@ -435,15 +476,18 @@ class Actor:
         changed |= {field: wanted[field] for field in fields}
         if changed != present:
             await remote.update(gvr, changed)
+        return None
 
     # -- marks
 
     def _metadata(self, shard: Shard, workload: Workload, owner: Object) -> Object:
+        return {**self._marks(shard, workload), "ownerReferences": [owner]}
+
+    def _marks(self, shard: Shard, workload: Workload) -> Object:
         return {
             "namespace": workload.namespace,
             "labels": {**shape.labels_of(workload, shard), MANAGED_BY_LABEL: MANAGED_BY},
             "annotations": {FLEET_ANNOTATION: self._fleet},
-            "ownerReferences": [owner],
         }
 
     def _is_ours(self, obj: Mapping[str, Any]) -> bool:
@@ -484,7 +528,8 @@ def _taken(kind: str, name: str) -> Refused:
     )
 
 
-def _reason(error: ApiError) -> str:
+def reason_of(error: ApiError) -> str:
+    """What the member calls the error."""
     if isinstance(error, MemberStatus):
         return str(error.status.get("reason") or "Refused")
     return error.reason

@@ -337,17 +337,17 @@ class _Pass:
         it gets no more time for that than a hold, so that no gang stays half begun; `goes_on`."""
         why = sight.refused
         if why is None:
-            noted = replace(shard, reason="", message="")
+            noted = replace(shard, reason="", message="", refused_at=None)
             return record.with_shards([noted]), True
-        message = f"{shard.cluster} refuses what it needs: {why.message}"
+        message = f"{_refusing(shard)}{why.message}"
+        since = max(shard.refused_at or why.since, shard.committed_at or self.now)
         if shard.state == "Committed":
-            since = max(why.since, shard.committed_at or self.now)
             ends = since + self.s.timing.hold_limit_s
             if self.now >= ends:
                 self.barred[shard.cluster] = why.message
                 return self._evict(record, shard, view, why.reason, message), False
             self._again.append(ends)
-        noted = replace(shard, reason=why.reason, message=message)
+        noted = replace(shard, reason=why.reason, message=message, refused_at=since)
         return record.with_shards([noted]), True
 
     def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:
@@ -663,6 +663,18 @@ class _Pass:
         if all(each.state in ("Running", "Succeeded") for each in record.shards):
             return record.with_phase("Running", self.now)
         return record
+
+
+def refused_before(shard: Shard) -> Refused | None:
+    """What its cluster refuses of a shard that was committed, as stored; None for nothing."""
+    if not shard.live or shard.refused_at is None or shard.lost_at is not None:
+        return None
+    message = shard.message.removeprefix(_refusing(shard))
+    return Refused(shard.reason, message, since=shard.refused_at)
+
+
+def _refusing(shard: Shard) -> str:
+    return f"{shard.cluster} refuses what it needs: "
 
 
 def _silence(sight: Sight) -> str:

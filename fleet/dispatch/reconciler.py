@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
+from fleet.dispatch.acting import reason_of
 from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove, Renew
-from fleet.dispatch.decisions import Decision, Situation, Timing, decide
+from fleet.dispatch.decisions import Decision, Situation, Timing, decide, refused_before
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.looking import Seen
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.record import Record
 from fleet.dispatch.shape import owner_reference
+from fleet.dispatch.sight import Refused
 from fleet.errors import AlreadyExists, ApiError, NotFound, TransportError
 from policies import PLACEMENT
 from policies.placement import name_of
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.looking import Looker
     from fleet.dispatch.record import Shard
     from fleet.dispatch.shape import Workload
-    from fleet.dispatch.sight import Refused, Sight
+    from fleet.dispatch.sight import Sight
     from fleet.kube.resources import Resource
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
@@ -46,6 +48,7 @@ _ShardOf = tuple[str, int]  # cluster and generation
 _STEPS: Final = 24  # of one pass; a workload that needs more is looked at again
 # How much of its lease a workload waits for one member, while others wait to be renewed.
 _OF_A_LEASE: Final = 0.2
+_PASSING_S: Final = 10.0  # a member that answers with faults for longer refuses
 _POLL_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 2.0, "Running": 20.0}
 _CALM_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 20.0, "Running": 300.0}
 """In case news from a member is late; nothing waits for it. Calmer where there is no lease, since
@@ -274,11 +277,11 @@ class Reconciler:
         refused: dict[str, Refused] = {}
         for _ in range(_STEPS):
             record = records.read(placement.parse().get("status") or {})
-            unserved = dict(self._unserved.get(workload.uid, {}))
+            unserved = dict(self._refusals(workload.uid, record))
             lasting = {
-                shard.cluster: unserved[_of(shard)]
+                shard.cluster: told
                 for shard in record.shards
-                if shard.live and _of(shard) in unserved
+                if shard.live and (told := unserved.get(_of(shard))) and self._is_said(told)
             }
             seen = _with_refusals(await self._looker.look(workload, record), lasting | refused)
             decision = decide(self._situation(workload, record, seen))
@@ -297,8 +300,11 @@ class Reconciler:
             if workload.deleting and workload.ask().grace_s == 0:
                 # Forced: it goes at once, what is left of it in members stays owed by its record.
                 await self._let_go(key, workload.uid)
-            refused |= await self._act(decision.acts, workload, record, seen)
+            refusals, failures = await self._carry_out(decision.acts, workload, record, seen)
+            refused |= refusals
             await self._fold(key, workload, record, seen)
+            if failures and not refused:
+                raise failures[0]
             if not refused and self._unserved.get(workload.uid, {}) == unserved:
                 expires_s = await self._expire(key, workload, decision)
                 return self._outcome(workload, record, decision, expires_s)
@@ -322,19 +328,11 @@ class Reconciler:
         obj["status"] = self._bill.carry(before, records.write(record, before))
         return await self._store.update(self._placements, obj, expected=placement.revision)
 
-    async def _act(
-        self, todo: Sequence[Act], workload: Workload, record: Record, seen: Seen
-    ) -> dict[str, Refused]:
-        """Everything that is to be done. Returns refusals by cluster; raises what failed."""
-        refused, failures = await self._carry_out(todo, workload, record, seen)
-        if failures and not refused:
-            raise failures[0]
-        return refused
-
     async def _carry_out(
         self, todo: Sequence[Act], workload: Workload, record: Record, seen: Seen
     ) -> tuple[dict[str, Refused], list[Exception]]:
-        """Members side by side; none takes longer than the leases of the others allow."""
+        """Everything that is to be done, members side by side; none takes longer than the leases of
+        the others allow. Returns refusals by cluster, and what failed."""
         by_cluster: dict[str, list[Act]] = {}
         for act in todo:
             cluster = act.cluster if isinstance(act, Remove | Release) else act.shard.cluster
@@ -351,6 +349,8 @@ class Reconciler:
                     why = await self._actor.act(act, workload, record, seen.shards)
                 except (ApiError, TransportError) as error:
                     failures.append(error)
+                    if isinstance(act, Meet | Open | Renew):
+                        served[_of(act.shard)] = served.get(_of(act.shard)) or self._failed(error)
                     if isinstance(act, Meet) and not _before_it_begins(act, workload):
                         continue  # what begins there anew needs its gate all the same
                     return
@@ -382,8 +382,8 @@ class Reconciler:
     def _note_served(
         self, uid: str, record: Record, served: Mapping[_ShardOf, Refused | None]
     ) -> None:
-        known, live = self._unserved.pop(uid, {}), {_of(each) for each in record.shards}
-        known = {each: why for each, why in known.items() if each in live}
+        live = {_of(each) for each in record.shards}
+        known = {each: why for each, why in self._refusals(uid, record).items() if each in live}
         for each, why in served.items():
             before = known.pop(each, None)
             if why is not None and before is not None:
@@ -391,8 +391,23 @@ class Reconciler:
                 why = before if before.reason == why.reason else replace(why, since=before.since)
             if why is not None:
                 known[each] = why
-        if known:
-            self._unserved[uid] = known
+        self._unserved[uid] = known
+
+    def _refusals(self, uid: str, record: Record) -> Mapping[_ShardOf, Refused]:
+        """What was refused when it was last tried; after a start, as it is stored: until it is
+        tried again, nothing says that it is over."""
+        if uid not in self._unserved:
+            stored = ((_of(each), refused_before(each)) for each in record.shards)
+            self._unserved[uid] = {each: why for each, why in stored if why is not None}
+        return self._unserved[uid]
+
+    def _failed(self, error: ApiError | TransportError) -> Refused:
+        reason = reason_of(error) if isinstance(error, ApiError) else "Unreachable"
+        return Refused(reason, str(error), since=self._now(), passing=True)
+
+    def _is_said(self, why: Refused) -> bool:
+        """What may be over with the next try is no refusal before it has lasted."""
+        return not why.passing or self._now() >= why.since + _PASSING_S
 
     async def _fold(self, key: Key, workload: Workload, record: Record, seen: Seen) -> None:
         now = self._now()

@@ -57,6 +57,8 @@ class Shard:
     lost_at: float | None = None
     leased_until: float | None = None
     """Of a shard whose cluster is silent: when its lease there is over at the latest."""
+    refused_at: float | None = None
+    """Of a shard whose cluster refuses what it needs: since when."""
     planned: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -279,6 +281,7 @@ _TIMES: Final = {
     "finishedAt": "finished_at",
     "lostAt": "lost_at",
     "leasedUntil": "leased_until",
+    "refusedAt": "refused_at",
 }
 _OURS: Final = frozenset({"cluster", "index", "generation", "state", "reason", "message", *_TIMES})
 

@@ -82,11 +82,12 @@ class ShardView:
 @dataclass(frozen=True, slots=True)
 class Refused:
     """The member, or what is in it, does not let the shard be: why, and since when where that
-    counts."""
+    counts. What is `passing` may be over with the next try, and is not said at once."""
 
     reason: str
     message: str
     since: float = 0.0
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
