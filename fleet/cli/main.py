@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "logs": ("objects", "Show what a pod's container wrote."),
     "explain": ("explaining", "Say where a workload was placed, and why."),
     "plan": ("planning", "Say what would be decided about workloads, and do nothing."),
+    "simulate": ("simulating", "Play a trace or a what-if fleet in virtual time."),
     "quota": ("quota", "Show the tree of quotas and what is used of it."),
     "cost": ("cost", "Show what work has cost, and will cost."),
     "kubeconfig": ("gateway", "Say which kubeconfig leads to the gateway."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import update_wrapper, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -19,6 +19,17 @@ P = ParamSpec("P")
 def gateway(command: Callable[Concatenate[Client, P], None]) -> Callable[..., None]:
     """Give a command `--kubeconfig` and `--context`, and a client for what they name."""
 
+    def with_client(client: Callable[[], Client], /, *args: P.args, **kwargs: P.kwargs) -> None:
+        command(client(), *args, **kwargs)
+
+    return gateway_if_asked(update_wrapper(with_client, command))
+
+
+def gateway_if_asked(
+    command: Callable[Concatenate[Callable[[], Client], P], None],
+) -> Callable[..., None]:
+    """The same for a command that may do without: it has a client once it asks for one."""
+
     @click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -30,10 +41,12 @@ def gateway(command: Callable[Concatenate[Client, P], None]) -> Callable[..., No
     def with_client(
         *args: Any, kubeconfig: Path | None, context: str | None, **kwargs: Any
     ) -> None:
-        from fleet.cli.client import Client, read_access
-        from fleet.cli.finding import find_kubeconfig
+        def client() -> Client:
+            from fleet.cli.client import Client, read_access
+            from fleet.cli.finding import find_kubeconfig
 
-        client = Client(read_access(find_kubeconfig(kubeconfig), context))
+            return Client(read_access(find_kubeconfig(kubeconfig), context))
+
         command(client, *args, **kwargs)
 
     return with_client
