@@ -27,11 +27,11 @@ def show(told: Object) -> None:
         f"{_what_became(counts)}"
     )
     evicted = told["evictions"]
-    lost = evicted["lostAcceleratorHours"]
+    lost, returned = evicted["lostAcceleratorHours"], evicted["loansReturned"]
     click.echo(
-        f"makespan {_time(told['makespanSeconds'])}; {evicted['times']} evictions"
+        f"makespan {_time(told['makespanSeconds'])}; {_count(evicted['times'], 'eviction')}"
         + (f", {lost:g} accelerator-hours lost" if lost else "")
-        + (f"; {evicted['loansReturned']} loans called back" if evicted["loansReturned"] else "")
+        + (f"; {_count(returned, 'loan')} called back" if returned else "")
         + f"; cost {_cost(told)}"
     )
     click.echo()
@@ -186,11 +186,15 @@ def _what_became(counts: Object) -> str:
     told += [
         f"{counts[name]} {words}"
         for name, words in (
-            ("running", "still run"), ("waiting", "wait"), ("refused", "were refused")
+            ("running", "still run"), ("waiting", "still wait"), ("refused", "were refused")
         )
         if counts[name]
     ]  # fmt: skip
     return ", ".join(told)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _cost(told: Object) -> str:

@@ -31,6 +31,7 @@ from fleet.scheduling.simulation.inventory import unmanaged
 from fleet.scheduling.simulation.members import Members
 from fleet.scheduling.simulation.notes import History, Stopped, Use
 from fleet.scheduling.simulation.works import at_ms
+from policies.scalars import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,7 +170,7 @@ class _Course:
             if uid not in self._asking:
                 continue
             if refusal.final:
-                self._refuse(self._jobs[uid], refusal.reason or "Refused", refusal.message)
+                self._refuse(self._jobs[uid], refusal.reason, refusal.message)
             elif refusal.retry_after_s is not None:
                 self._look_at(self._now_s + refusal.retry_after_s)
 
@@ -287,9 +288,7 @@ class _Course:
     def _admit_present(self) -> None:
         """All work, and of it what runs already when it begins."""
         scenario = self._scenario
-        order = sorted(
-            scenario.works, key=lambda work: (at_ms(work.arrives, scenario.start), work.uid)
-        )
+        order = sorted(scenario.works, key=lambda work: (self._queued(work), work.uid))
         for sequence, work in enumerate(order):
             self._admit_one(work, sequence)
         for (quota, cluster), amounts in unmanaged(
@@ -297,6 +296,14 @@ class _Course:
         ).items():
             if quota in scenario.tree.nodes:
                 self._engine.set_unmanaged(quota, cluster, total(amounts))
+
+    def _queued(self, work: Work) -> datetime:
+        """Since when it waits, or will."""
+        status = (self._scenario.placements.get(work.uid) or {}).get("status") or {}
+        if said := status.get("queuedAt"):
+            return parse_time(said)
+        start = self._scenario.start
+        return start + timedelta(milliseconds=at_ms(work.arrives, start))
 
     def _admit_one(self, work: Work, sequence: int) -> None:
         scenario = self._scenario
@@ -309,7 +316,7 @@ class _Course:
         self._histories.append(history)
         wish = standing.wish_of(work.obj)
         try:
-            asked = self._asked_of(work, status, arrives_ms)
+            asked = self._asked_of(work, status)
         except Invalid as error:
             causes = error.details.causes if error.details is not None else ()
             told = "; ".join(f"{each.field}: {each.message}" for each in causes)
@@ -392,15 +399,14 @@ class _Course:
                     found.append((cluster, kind, nodes))
         return found
 
-    def _asked_of(self, work: Work, status: Mapping[str, Any], arrives_ms: int) -> Asked:
+    def _asked_of(self, work: Work, status: Mapping[str, Any]) -> Asked:
         """Raises Invalid."""
-        queued = self._scenario.start + timedelta(milliseconds=arrives_ms)
-        before = {**status, "queuedAt": status.get("queuedAt") or queued.isoformat()}
-        fleet = self._scenario.fleet
+        queued = self._queued(work)
+        before = {**status, "queuedAt": queued.isoformat()}
         return asked_of(
             work.obj,
             {"spec": {}, "status": before},
-            fleet,
+            self._scenario.fleet,
             now=queued,
             unsplittable=self._scenario.unsplittable(work.obj),
         )
@@ -409,7 +415,7 @@ class _Course:
         """Again, after it ran."""
         clusters = [{"name": name, "verdict": "Used"} for name in job.ran_in]
         status = {"generation": job.generation, "clusters": clusters}
-        return self._asked_of(job.work, status, job.history.arrives_ms)
+        return self._asked_of(job.work, status)
 
     def _item(self, job: _Job) -> Item:
         demand = job.asked.demand

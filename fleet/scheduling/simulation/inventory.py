@@ -165,7 +165,7 @@ def _ready(obj: Object) -> Object:
     conditions = status.get("conditions") or []
     if any(isinstance(each, dict) and each.get("type") == "Ready" for each in conditions):
         return obj
-    ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": ""}
+    ready = {"type": "Ready", "status": "True"}
     return {**obj, "status": {**status, "conditions": [*conditions, ready]}}
 
 

@@ -32,9 +32,8 @@ _NO_QUOTA: Final = "(no quota)"
 
 def outcome_of(played: Played) -> Object:
     """The whole document."""
-    scenario, histories = played.scenario, played.histories
-    charges = played.bills.closed
-    end_ms = played.end_ms
+    scenario, charges, end_ms = played.scenario, played.bills.closed, played.end_ms
+    histories = [each for each in played.histories if each.arrives_ms <= end_ms]
     ended = [each.ended_ms for each in histories if each.ended_ms is not None]
     return {
         "start": _moment(played, 0),
@@ -50,7 +49,7 @@ def outcome_of(played: Played) -> Object:
             for name, found in _grouped(histories, lambda each: each.work.class_name)
         ],
         "clusters": [_cluster(played, each.name) for each in scenario.clusters],
-        "quotas": [*_quotas(played)],
+        "quotas": [*_quotas(played, histories)],
         "neverStarted": [_never(each) for each in histories if each.first_ms is None],
         "warnings": list(scenario.warnings),
     }  # fmt: skip
@@ -173,9 +172,9 @@ def _cluster(played: Played, name: str) -> Object:
     }
 
 
-def _quotas(played: Played) -> Iterator[Object]:
+def _quotas(played: Played, histories: Iterable[History]) -> Iterator[Object]:
     tree, by_node = played.scenario.tree, dict[str, list[History]]()
-    for each in played.histories:
+    for each in histories:
         by_node.setdefault(each.quota, []).append(each)
     for name, node in tree.nodes.items():
         path = tree.path(name)
@@ -198,7 +197,8 @@ def _quotas(played: Played) -> Iterator[Object]:
             "evictions": _evictions(below)["workloads"],
             **_cost(charges),
         }
-    if uncounted := by_node.get("", []):
+    uncounted = by_node.get("", [])
+    if uncounted and tree.nodes:
         yield {
             "name": _NO_QUOTA, "depth": 0, "resources": [], "workloads": _counts(uncounted),
             "waitSeconds": _waits(uncounted), "evictions": _evictions(uncounted)["workloads"],
@@ -226,7 +226,7 @@ def _never(history: History) -> Object:
         "name": metadata["name"],
         "class": history.work.class_name,
         **({"quota": history.quota} if history.quota else {}),
-        "reason": reason or "NotArrived",
+        "reason": reason,
         "message": message,
     }
 

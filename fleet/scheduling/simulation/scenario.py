@@ -104,6 +104,7 @@ def scenario_of(
     for each in _POLICIES:
         parts.check(each, problems)
     found = works.works_of(parts.works, problems)
+    problems.raise_if_any()
     there = inventory.inventory_of(parts.of_kind(CLUSTER), parts.nodes, parts.pods, problems)
     problems.raise_if_any()
     if not there.clusters:
