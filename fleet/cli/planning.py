@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-_CLUSTER_SCOPED = frozenset({"FleetQuota"})
+_CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy"})
 
 
 @click.command(
@@ -43,8 +43,8 @@ def plan(client: Client, files: tuple[Path, ...], namespace: str | None, form: s
     """Say what would be decided if these objects were applied, and change nothing.
 
     Jobs and Pods: whether each would start and where, what would be ended for it, or why it would
-    wait and what would help. FleetQuotas and PlacementPolicies: the same with them as given, and
-    which quotas would be above their limit.
+    wait and what would help. FleetQuotas, LendingPolicies and PlacementPolicies: the same with them
+    as given, which quotas would be above their limit, and what would be lent and called back.
     """
     where = namespace or client.access.namespace or "default"
     objects = [each for file in files for each in _objects(file, where)]
@@ -52,7 +52,8 @@ def plan(client: Client, files: tuple[Path, ...], namespace: str | None, form: s
     if form != "table":
         output.document(answer, form)
         return
-    for line in _told(answer):
+    lends = any(each.get("kind") == "LendingPolicy" for each in objects)
+    for line in _told(answer, lends=lends):
         click.echo(line)
 
 
@@ -81,17 +82,54 @@ def _objects(file: Path, namespace: str) -> Iterator[Object]:
             yield obj
 
 
-def _told(answer: Mapping[str, Any]) -> Iterator[str]:
+def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
+    """`lends`: whether it was asked about lending, so that what donors keep is of interest."""
+    donors = answer.get("donors", ()) if lends else ()
     for item in answer["items"]:
         yield from _lines(item)
+    for each in answer.get("loans", ()):
+        yield _loan(each)
+    for each in donors:
+        yield _donor(each)
     for each in answer["overcommitted"]:
         kind = f" ({each['accelerator']})" if each.get("accelerator") else ""
         yield (
             f"quota {each['quota']}: would be {each['by']} {each['name']}{kind} above its limit; "
             "nothing would be ended for that, and nothing more would start"
         )
-    if not answer["items"] and not answer["overcommitted"]:
+    if not (answer["items"] or answer["overcommitted"] or answer.get("loans") or donors):
         yield "Nothing that runs would be touched."
+
+
+def _loan(told: Object) -> str:
+    loan = told["loan"]
+    amounts = ", ".join(_amount(each, "amount") for each in loan["resources"])
+    of = f"{amounts} of {loan['donor']}"
+    match told["verdict"]:
+        case "Lent":
+            return f"{told['workload']}: would start, {of} on loan until {_clock(loan['until'])}"
+        case "Recalled":
+            ends = _clock(loan["endsAt"])
+            return f"{told['workload']}: would be called back ({loan['why']}), and end at {ends}"
+        case _:
+            return (
+                f"{told['workload']}: quota {loan['to']} would cover the {of} that it has on loan"
+            )
+
+
+def _donor(told: Object) -> str:
+    guaranteed, floor, most, lent = (
+        _amount(told, field) for field in ("guaranteed", "floor", "lendable", "lent")
+    )
+    kept = f"would keep {floor} of the {guaranteed} that it is guaranteed"
+    return f"quota {told['quota']}: {kept}, and lend {most} at most; {lent} would be on loan"
+
+
+def _amount(told: Object, field: str) -> str:
+    kind = f" ({told['accelerator']})" if told.get("accelerator") else ""
+    return (
+        f"{told[field]} {told['name']}{kind}" if field in ("amount", "guaranteed") else told[field]
+    )
 
 
 def _lines(item: Object) -> Iterator[str]:

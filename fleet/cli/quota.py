@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fleet.cli.client import Client
 
 _QUOTAS: Final = "/apis/fleet.dev/v1alpha1/fleetquotas"
+_POLICIES: Final = "/apis/fleet.dev/v1alpha1/lendingpolicies"
 _HEAD: Final = ("NODE", "GUARANTEED", "LIMIT", "USED", "BORROWED", "LENT", "WAITING")
 _NONE: Final = "–"
 
@@ -35,18 +36,21 @@ def quota(client: Client, node: str | None, form: str) -> None:
 
     With NODE only that one and those below it. Amounts count everything below a node; where a node
     has several resources, each is named. A mark behind a row says that a node uses more than its
-    limit: nothing is ended for that, and nothing more starts.
+    limit: nothing is ended for that, and nothing more starts. Another says what a node has on loan:
+    to whom, and when the first of it ends or is renewed.
     """
     from fleet.errors import NotFound
 
     found = client.get(_QUOTAS)["items"]
     rows = list(_tree(found, node))
+    loans = _loans(client)
     if node is not None and not rows:
         raise NotFound(f"there is no FleetQuota {node}")
     if form != "table":
-        output.document({"items": [_item(each, depth) for each, _, depth in rows]}, form)
+        items = [_item(each, depth, loans) for each, _, depth in rows]
+        output.document({"items": items}, form)
     elif rows:
-        output.table([_HEAD, *(_row(each, drawn) for each, drawn, _ in rows)])
+        output.table([_HEAD, *(_row(each, drawn, loans) for each, drawn, _ in rows)])
     else:
         click.echo("There are no quotas: nothing limits what the fleet's work may use.", err=True)
 
@@ -76,7 +80,25 @@ def _parent(obj: Mapping[str, Any]) -> str:
     return str((obj.get("spec") or {}).get("parent") or "")
 
 
-def _row(obj: Mapping[str, Any], drawn: str) -> list[str]:
+def _loans(client: Client) -> dict[str, list[Object]]:
+    """What is on loan, by donor. Nothing for those who may not see the policies."""
+    from fleet.errors import Forbidden
+
+    try:
+        policies = client.get(_POLICIES)["items"]
+    except Forbidden:
+        return {}
+    found: dict[str, list[Object]] = {}
+    for policy in policies:
+        there = found.setdefault(policy["spec"]["from"]["quota"], [])
+        name = policy["metadata"]["name"]
+        there += [
+            {"policy": name, **each} for each in (policy.get("status") or {}).get("loans", ())
+        ]
+    return found
+
+
+def _row(obj: Mapping[str, Any], drawn: str, loans: Mapping[str, Sequence[Object]]) -> list[str]:
     status = obj.get("status") or {}
     summary = status.get("summary") or {}
     cells = [
@@ -85,10 +107,28 @@ def _row(obj: Mapping[str, Any], drawn: str) -> list[str]:
     ]
     waiting = int(status.get("waiting") or 0)
     gangs = f"{waiting} gang{'s' if waiting > 1 else ''}" if waiting else _NONE
-    over = _over(status)
-    return [
-        drawn + obj["metadata"]["name"], *cells, f"{gangs}   {over}" if over else gangs,
-    ]  # fmt: skip
+    marks = [_over(status), *_lent(loans.get(obj["metadata"]["name"], ()))]
+    last = "   ".join([gangs, "; ".join(filter(None, marks))]).rstrip()
+    return [drawn + obj["metadata"]["name"], *cells, last]
+
+
+def _lent(loans: Sequence[Object]) -> Iterator[str]:
+    """`8 on loan to nlp until 18:00`, of each borrower; what was called back apart."""
+    from fleet.kube.quantity import Quantity
+    from fleet.scheduling.explain import clock
+
+    several = len({(each["name"], each.get("accelerator")) for each in loans}) > 1
+    for to, recalled in sorted({(each["to"], "endsAt" in each) for each in loans}):
+        mine = [each for each in loans if (each["to"], "endsAt" in each) == (to, recalled)]
+        sums: dict[str, Quantity] = {}
+        for each in mine:
+            kind = each.get("accelerator") or each["name"]
+            amount = Quantity.parse(str(each["amount"]))
+            sums[kind] = sums[kind] + amount if kind in sums else amount
+        told = ", ".join(f"{sums[k]} {k}" if several else str(sums[k]) for k in sorted(sums))
+        ends = min(each["endsAt"] if recalled else each["until"] for each in mine)
+        called = "called back from" if recalled else "on loan to"
+        yield f"{told} {called} {to}, {'ends' if recalled else 'until'} {clock(ends)}"
 
 
 def _over(status: Mapping[str, Any]) -> str:
@@ -101,7 +141,7 @@ def _over(status: Mapping[str, Any]) -> str:
     return "; ".join(told)
 
 
-def _item(obj: Mapping[str, Any], depth: int) -> Object:
+def _item(obj: Mapping[str, Any], depth: int, loans: Mapping[str, Sequence[Object]]) -> Object:
     status = obj.get("status") or {}
     found: Object = {"name": obj["metadata"]["name"], "depth": depth}
     if parent := _parent(obj):
@@ -116,5 +156,6 @@ def _item(obj: Mapping[str, Any], depth: int) -> Object:
         "resources": status.get("resources") or [],
         "admitted": status.get("admitted", 0),
         "waiting": status.get("waiting", 0),
+        "loans": list(loans.get(obj["metadata"]["name"], ())),
         "conditions": status.get("conditions") or [],
     }  # fmt: skip

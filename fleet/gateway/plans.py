@@ -23,8 +23,8 @@ from fleet.gateway.loans import account_written
 from fleet.kube import builtin
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request
+from fleet.scheduling.lending import record
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
-from fleet.scheduling.lending.record import written
 from fleet.scheduling.requests import quantity_text
 from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
@@ -79,7 +79,8 @@ class Plan:
             status = outlook.placements.get(told.uid, {}).get("status") or {}
             match told.verdict:
                 case "Starts":
-                    return f"would start: {status.get('usedClusters', '')}"
+                    loan = f", {record.words(told.loan)}" if told.loan is not None else ""
+                    return f"would start: {status.get('usedClusters', '')}{loan}"
                 case "Evicts":
                     gone = ", ".join(map(outlook.name, told.victims))
                     return f"would start once {gone} has ended, which would be told to"
@@ -172,7 +173,7 @@ def _loan(decided: Lend | Recall | Settle, outlook: Outlook) -> Object:
     return {
         "verdict": _LOANS[type(decided)],
         "workload": outlook.name(decided.uid),
-        "loan": written(decided.loan),
+        "loan": record.written(decided.loan),
     }
 
 

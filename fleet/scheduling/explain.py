@@ -82,10 +82,11 @@ def explained(
         lines.append(f"  {message}")
     if ahead is not None:
         before = "first of its quota" if not ahead else f"{ahead} of its quota before it"
-        lines.append(f"  in the queue since {_clock(status.get('queuedAt', ''))}, {before}")
+        lines.append(f"  in the queue since {clock(status.get('queuedAt', ''))}, {before}")
+    if shards or owed:
+        lines += _loan(status.get("loan"))
     if told := status.get("preemptedFor"):
-        other = f"{told['kind'].lower()} {told['namespace']}/{told['name']}"
-        lines.append(f"  ended for {other}; its restart budget is untouched")
+        lines.append(f"  {_ended_for(told)}; its restart budget is untouched")
     lines += _aligned(rows)
     if len(shards) > 1 and (why := status.get("whySeveral")):
         lines.append(f"  why {_count(len(shards))} clusters: {why}")
@@ -153,7 +154,7 @@ def _changed(
     if cluster is None:
         return "has left the fleet"
     if verdict.get("reason") == "NotReady" and (since := _ready_since(cluster)):
-        return f"was not ready then; is ready since {_clock(since)}"
+        return f"was not ready then; is ready since {clock(since)}"
     if verdict.get("reason") == "Cordoned" and not _cordoned(cluster):
         return "took no new work then; takes it again"
     return None
@@ -171,7 +172,7 @@ def _unheard(cluster: Mapping[str, Any]) -> str:
     """Why the cluster confirms nothing, "" where it answers."""
     for each in (cluster.get("status") or {}).get("conditions") or ():
         if each.get("type") == "Reachable" and each.get("status") == "False":
-            since, why = _clock(each.get("lastTransitionTime", "")), each.get("message")
+            since, why = clock(each.get("lastTransitionTime", "")), each.get("message")
             return f": the cluster does not answer since {since}" + (f" ({why})" if why else "")
     return ""
 
@@ -202,11 +203,37 @@ def _head(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     return "  ".join(filter(None, parts))
 
 
+def _loan(loan: Mapping[str, Any] | None) -> Iterator[str]:
+    """What it runs on that is not its own, until when, and why it was called back."""
+    if not loan:
+        return
+    amounts = ", ".join(
+        f"{each['amount']} {each['name']}"
+        + (f" ({each['accelerator']})" if each.get("accelerator") else "")
+        for each in loan["resources"]
+    )
+    times = loan.get("renewals", 0)
+    renewed = f", renewed {_count(times)} time{'s' if times > 1 else ''}" if times else ""
+    yield (
+        f"  on loan  {amounts} of {loan['donor']} until {clock(loan['until'])}{renewed}, by "
+        f"LendingPolicy {loan['policy']}"
+    )
+    if ends := loan.get("endsAt"):
+        at = clock(loan["recalledAt"])
+        yield f"  called back at {at}, ends at {clock(ends)}: {loan.get('why', '')}"
+
+
+def _ended_for(told: Mapping[str, Any]) -> str:
+    if told["kind"] == "LendingPolicy":
+        return f"ended by LendingPolicy {told['name']}: {told.get('why', '')}"
+    return f"ended for {told['kind'].lower()} {told['namespace']}/{told['name']}"
+
+
 def _shard_row(shard: Mapping[str, Any], cost: Mapping[str, Any]) -> tuple[str, ...]:
     state = str(shard.get("state", "Planned"))
     told = state.lower()
     if since := shard.get(_SINCE.get(state, "")):
-        told += f" {_clock(since)}"
+        told += f" {clock(since)}"
     facts = [f"tier {shard.get('tier', 1)}"]
     if billing := shard.get("billing"):
         facts.append("own" if billing == "Owned" else _words(billing))
@@ -288,8 +315,8 @@ def _price(amount: str | None, cost: Mapping[str, Any]) -> str:
     return f"{shown} {'$' if currency in ('', 'USD') else currency}/h"
 
 
-def _clock(moment: str) -> str:
-    """The time of day here; with the day, unless that is today."""
+def clock(moment: str) -> str:
+    """The time of day where this runs; with the day, unless that is today."""
     try:
         here = datetime.fromisoformat(moment).astimezone()
     except ValueError:

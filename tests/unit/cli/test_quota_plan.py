@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,10 @@ from click.testing import CliRunner, Result
 
 from fleet.cli.client import Client
 from fleet.cli.main import cli
+from fleet.errors import Forbidden
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -48,10 +51,31 @@ def node(name: str, parent: str = "", *, waiting: int = 0, over: str = "", **sum
 
 
 QUOTAS = "/apis/fleet.dev/v1alpha1/fleetquotas"
+POLICIES = "/apis/fleet.dev/v1alpha1/lendingpolicies"
+
+
+def loan(to: str, amount: str, until: str, *, ends: str = "", name: str = "gpu") -> dict[str, str]:
+    told = {"to": to, "name": name, "amount": amount, "until": f"2026-03-01T{until}:00Z"}
+    return told | ({"endsAt": f"2026-03-01T{ends}:00Z"} if ends else {})
+
+
+def lending(name: str, donor: str, *loans: Any) -> Any:
+    spec = {"from": {"quota": donor}}
+    return {"metadata": {"name": name}, "spec": spec, "status": {"loans": list(loans)}}
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture
 def tree(gateway: dict[str, Any]) -> None:
+    gateway[POLICIES] = {"items": []}
     gateway[QUOTAS] = {
         "items": [
             node("serving", "root", guaranteed="24", used="12", lent="12"),
@@ -74,6 +98,46 @@ def test_the_tree_with_what_each_node_uses(tree: None) -> None:
     ]
 
 
+def test_what_a_node_has_on_loan_to_whom_and_until_when(
+    tree: None, gateway: dict[str, Any]
+) -> None:
+    later = loan("nlp", "2", "22:00")
+    gateway[POLICIES]["items"] = [
+        lending("night", "serving", loan("nlp", "4", "18:00"), later),
+        lending("day", "serving", loan("cv", "6", "19:00", ends="17:05")),
+        {"metadata": {"name": "new"}, "spec": {"from": {"quota": "cv"}}},
+    ]
+    row = run("quota").stdout.splitlines()[-1]
+    assert row == (
+        "└ serving    24           –       12     –          12     –   "
+        "6 called back from cv, ends 2026-03-01 17:05:00; "
+        "6 on loan to nlp, until 2026-03-01 18:00:00"
+    )
+    items = json.loads(run("quota", "-o", "json").stdout)["items"]
+    assert items[-1]["loans"][1] == {"policy": "night", **later}
+    assert items[0]["loans"] == []
+
+
+def test_each_resource_on_loan_is_named_where_there_are_several(
+    tree: None, gateway: dict[str, Any]
+) -> None:
+    loans = loan("nlp", "500m", "18:00", name="cpu"), loan("nlp", "4", "18:00")
+    gateway[POLICIES]["items"] = [lending("night", "serving", *loans)]
+    assert "500m cpu, 4 gpu on loan to nlp" in run("quota", "serving").stdout
+
+
+def test_who_may_not_see_the_policies_sees_the_tree(
+    tree: None, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Any]
+) -> None:
+    def get(_: Client, path: str, *more: Any, **how: Any) -> Any:
+        if path == POLICIES:
+            raise Forbidden("may not list lendingpolicies")
+        return gateway[path]
+
+    monkeypatch.setattr(Client, "get", get)
+    assert len(run("quota").stdout.splitlines()) == 6
+
+
 def test_one_node_with_those_below_it(tree: None) -> None:
     shown = run("quota", "research").stdout.splitlines()
     assert [line.split()[:2] for line in shown[1:]] == [
@@ -93,7 +157,7 @@ def test_the_tree_for_programs(tree: None) -> None:
 
 
 def test_no_quotas(gateway: dict[str, Any]) -> None:
-    gateway[QUOTAS] = {"items": []}
+    gateway[QUOTAS] = gateway[POLICIES] = {"items": []}
     shown = run("quota")
     assert (shown.exit_code, shown.stdout) == (0, "")
     assert "nothing limits" in shown.stderr
@@ -141,6 +205,36 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
         {"kind": "Job", "metadata": {"namespace": "research", "name": "one"}},
         {"kind": "FleetQuota", "metadata": {"name": "q"}},
     ]
+
+
+def test_what_a_policy_would_do(gateway: dict[str, Any]) -> None:
+    told = {
+        "donor": "serving", "to": "nlp", "until": "2026-11-29T18:00:00Z", "why": "serving needs it",
+        "endsAt": "2026-11-29T17:05:00Z",
+        "resources": [{"name": "gpu", "accelerator": "h200", "amount": "8"}],
+    }  # fmt: skip
+    donor = {
+        "policy": "night", "quota": "serving", "name": "gpu", "accelerator": "h200",
+        "guaranteed": "24", "floor": "10", "lendable": "12", "lent": "8",
+    }  # fmt: skip
+    verdicts = ("Lent", "job nlp/a"), ("Recalled", "job nlp/b"), ("Settled", "job nlp/c")
+    gateway[PLAN] = {
+        "items": [],
+        "overcommitted": [],
+        "loans": [{"verdict": v, "workload": name, "loan": told} for v, name in verdicts],
+        "donors": [donor],
+    }
+    given = "kind: LendingPolicy\nmetadata: {name: night}\n"
+    assert run("plan", "-f", "-", given=given).stdout.splitlines() == [
+        "job nlp/a: would start, 8 gpu (h200) of serving on loan until 2026-11-29 18:00",
+        "job nlp/b: would be called back (serving needs it), and end at 2026-11-29 17:05",
+        "job nlp/c: quota nlp would cover the 8 gpu (h200) of serving that it has on loan",
+        "quota serving: would keep 10 of the 24 gpu (h200) that it is guaranteed, and lend 12 at "
+        "most; 8 would be on loan",
+    ]
+    assert gateway["sent"]["objects"] == [{"kind": "LendingPolicy", "metadata": {"name": "night"}}]
+    shown = run("plan", "-f", "-", given="kind: Job\nmetadata: {name: a}\n").stdout
+    assert "would keep" not in shown
 
 
 def test_from_standard_input_for_programs(gateway: dict[str, Any]) -> None:

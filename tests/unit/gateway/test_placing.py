@@ -16,10 +16,11 @@ from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
+from fleet.scheduling.quota.tree import Key
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
-from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
 
 if TYPE_CHECKING:
@@ -480,3 +481,62 @@ async def test_what_members_run_by_themselves_counts_and_is_a_line_of_its_own(te
     async for _ in asks.round([]):
         pass
     assert lines()["lab"] == (0, 0)
+
+
+# -- loans
+
+
+def lending(name: str = "night", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "LendingPolicy",
+        "metadata": {"name": name, "uid": f"lending-{name}"},
+        "spec": {
+            "from": {"quota": "risk", "keepFloor": "None"}, "to": [{"quota": "payments"}], **spec,
+        },
+    }  # fmt: skip
+
+
+async def test_a_lending_policy_is_tried_before_it_acts(teams):
+    """Of four accelerators two are each team's; what risk leaves idle is lent by nobody yet."""
+    asks = planner(teams, east=8)
+    await start(teams, asks, job("runs", ranks=2))
+    keeps = teams.get(FLEET_QUOTA.resource, "", "risk")
+    line = {**keeps.parse()["spec"]["resources"][0], "lendable": "0"}
+    shut = {**keeps.parse(), "spec": {**keeps.parse()["spec"], "resources": [line]}}
+    await teams.update(FLEET_QUOTA.resource, shut, expected=keeps.revision)
+    async for step in asks.round([await submit(teams, job("waits", ranks=2))]):
+        assert not step.answer.placed
+    before = teams.sequencer.current
+    assert asks.foretell([], [lending()]).prospect.loans == (), "nothing is lendable"
+    prospect = asks.foretell([], [keeps.parse(), lending()]).prospect
+    (lent,) = prospect.loans
+    assert (lent.uid, lent.loan.donor, dict(lent.loan.amounts)) == (
+        "uid-waits", "risk", {Key(GPU, ""): 2},
+    )  # fmt: skip
+    (account,) = prospect.donors
+    assert (account.floor, account.lendable, account.lent) == (0, 2, 2)
+    assert teams.sequencer.current == before
+    assert asks.desk.loans == {}
+
+
+async def test_the_start_of_a_loan_is_foretold_with_its_end(teams):
+    asks = planner(teams, east=8)
+    await teams.create(LENDING_POLICY.resource, lending(term={"max": "1h"}))
+    outlook = asks.foretell([wanted(job("a", ranks=4))], ())
+    (told,) = outlook.prospect.told
+    assert told.verdict == "Starts"
+    loan = outlook.placements["uid-a"]["status"]["loan"]
+    assert (loan["donor"], loan["until"]) == ("risk", "2026-11-29T01:00:00Z")
+    assert loan["resources"] == [{"name": GPU, "amount": "2"}]
+
+
+async def test_what_a_changed_policy_would_call_back_is_told_before(teams):
+    asks = planner(teams, east=8)
+    await teams.create(LENDING_POLICY.resource, lending())
+    await start(teams, asks, job("guest", ranks=4))
+    assert asks.desk.loans["uid-guest"].amounts == {Key(GPU, ""): 2}
+    kept = {"quota": "risk", "keepFloor": "None", "keepShare": "50%"}
+    (recalled,) = asks.foretell([], [lending(**{"from": kept})]).prospect.loans
+    assert (recalled.uid, recalled.why) == ("uid-guest", "risk needs it")
+    assert not asks.desk.loans["uid-guest"].recalled

@@ -270,3 +270,34 @@ def test_what_is_being_deleted_says_where_it_was_and_who_has_left():
         "  west    no rank any more   leaving   train-g1-west: the cluster has left the fleet",
         "  north   was used           when it ran last",
     ]
+
+
+LOAN = {
+    "policy": "night", "donor": "serving", "to": "nlp", "since": "2026-03-01T14:00:00Z",
+    "resources": [{"name": "nvidia.com/gpu", "accelerator": "h200", "amount": "4"}],
+    "until": "2026-03-01T18:00:00Z", "renewals": 2,
+}  # fmt: skip
+RECALL = {
+    "recalledAt": "2026-03-01T15:00:00Z", "endsAt": "2026-03-01T15:05:00Z",
+    "why": "serving needs it",
+}  # fmt: skip
+
+
+def test_what_runs_on_loan_says_whose_it_is_and_until_when():
+    status = TRAIN["status"] | {"loan": LOAN}
+    assert of_status(**status)[1] == (
+        "  on loan  4 nvidia.com/gpu (h200) of serving until 2026-03-01 18:00:00, renewed two "
+        "times, by LendingPolicy night"
+    )
+    told = of_status(**status | {"loan": LOAN | RECALL})
+    assert told[2] == (
+        "  called back at 2026-03-01 15:00:00, ends at 2026-03-01 15:05:00: serving needs it"
+    )
+    Placement.model_validate({**TRAIN, "status": status | {"loan": LOAN | RECALL}})
+
+
+def test_what_gave_its_loan_back_says_by_which_policy_and_why():
+    why = "the loan was called back: serving needs it; its notice is over"
+    told = {"kind": "LendingPolicy", "namespace": "", "name": "night", "uid": "", "why": why}
+    lines = of_status(phase="Queued", loan=LOAN, preemptedFor=told)
+    assert lines[1:] == [f"  ended by LendingPolicy night: {why}; its restart budget is untouched"]
