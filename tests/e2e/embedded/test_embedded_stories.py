@@ -111,7 +111,7 @@ def test_a_story_is_true(shell, page):
 
 
 def test_there_are_the_stories_that_are_promised():
-    assert {path.parent.name for path in STORIES} >= {"cost", "quota"}
+    assert {path.parent.name for path in STORIES} >= {"cost", "lending", "quota"}
 
 
 def test_what_a_story_tells_is_compared():

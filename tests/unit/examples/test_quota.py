@@ -24,13 +24,14 @@ from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-FILES = ("quota/tree.yaml", "quota/lending.yaml", "cost/prices.yaml")
+FILES = ("quota/tree.yaml", "cost/prices.yaml")
+LENDING = ("lending/quotas.yaml", "lending/policy.yaml")
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 GPU = Key("nvidia.com/gpu", "h200")
 
 
-def objects():
-    for name in FILES:
+def objects(files=FILES):
+    for name in files:
         found = yaml.safe_load_all((EXAMPLES / name).read_text(encoding="utf-8"))
         yield from (obj for obj in found if obj["apiVersion"] == "fleet.dev/v1alpha1")
 
@@ -73,8 +74,9 @@ async def send():
         yield call
 
 
-async def test_the_files_are_taken_as_they_stand(send):
-    for obj in objects():
+@pytest.mark.parametrize("files", [FILES, LENDING])
+async def test_the_files_are_taken_as_they_stand(send, files):
+    for obj in objects(files):
         assert (await send("POST", obj)).status == 201
 
 
