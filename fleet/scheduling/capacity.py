@@ -119,6 +119,17 @@ class Capacity:
         again._nodes, again._blocks, again._rooms = self._nodes, self._blocks, self._rooms
         return again
 
+    def alike(self, other: Capacity) -> bool:
+        """Whether it is known to hold the same, at whatever time; False may be said of equals."""
+        mine, theirs = self.blocks, other.blocks
+        return mine is theirs or (
+            len(mine) == len(theirs)
+            and all(
+                block is there or (block.site is there.site and block.states == there.states)
+                for block, there in zip(mine.values(), theirs.values(), strict=True)
+            )
+        )
+
     def rooms(self, kind: PodKind) -> tuple[Room, ...]:
         """Sorted by block and shape; remembered, since many ask for the same."""
         known = self._rooms.get(kind)

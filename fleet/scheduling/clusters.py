@@ -257,14 +257,20 @@ def _open(cluster: Cluster) -> Reason | None:
 def _known(cluster: Cluster, now_s: float) -> Reason | None:
     if cluster.capacity is None:
         return "CapacityUnknown", "its capacity is not known"
-    age_s = now_s - cluster.capacity.as_of_s
-    if age_s > cluster.max_age_s:
+    if stale(cluster, now_s):
+        age_s = now_s - cluster.capacity.as_of_s
         return (
             "CapacityStale",
             f"its capacity was last confirmed {age_s:.0f} s ago, the bound is "
             f"{cluster.max_age_s:.0f} s",
         )
     return None
+
+
+def stale(cluster: Cluster, now_s: float) -> bool:
+    """Whether its capacity was last confirmed too long ago."""
+    capacity = cluster.capacity
+    return capacity is not None and now_s - capacity.as_of_s > cluster.max_age_s
 
 
 def _network(demand: Demand, role: Role, mine: str, domain: str) -> Reason | None:

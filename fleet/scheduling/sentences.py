@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.clusters import Candidate
     from fleet.scheduling.demand import Role
     from fleet.scheduling.numbering import Interval
-    from fleet.scheduling.placement import Shard
+    from fleet.scheduling.plan import Shard
     from policies.scalars import Rate
 
 NEVER: Final = "it would not fit even if nothing else ran"
@@ -182,8 +182,10 @@ def refusal(
 def _domains(usable: Sequence[Candidate], need: str, pods: int, *, span: int, one: bool) -> str:
     """`roce-1 has 6 free, vpc-9 has 4, needs 9`."""
     parts, limited = [], False
-    for domain in sorted({each.domain for each in usable}):
-        there = [each for each in usable if each.domain == domain]
+    by_domain: dict[str, list[Candidate]] = {}
+    for each in usable:
+        by_domain.setdefault(each.domain, []).append(each)
+    for domain, there in sorted(by_domain.items(), key=lambda each: each[0]):
         free = sorted((each.pods or 0 for each in there), reverse=True)
         total, reachable = sum(free), sum(free[:span])
         where = f"{domain} has" if domain else "the clusters have"
