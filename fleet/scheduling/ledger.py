@@ -32,6 +32,10 @@ class Reservation:
     blocks: tuple[tuple[str, int], ...] = ()
 
 
+Outstanding = tuple[tuple[PodKind, int, tuple[tuple[str, int], ...]], ...]
+"""Pods by kind, and in which blocks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Reservations by workload, generation and member."""
@@ -66,11 +70,15 @@ class Ledger:
         left = {key: entry for key, entry in self.entries.items() if key.uid != uid}
         return self if len(left) == len(self.entries) else Ledger(MappingProxyType(left))
 
-    def deduct(self, cluster: str, capacity: Capacity) -> Capacity:
-        """What is left of a member's capacity for new decisions.
+    def by_cluster(self) -> dict[str, Ledger]:
+        """What is promised in each."""
+        found: dict[str, dict[ShardKey, tuple[Reservation, ...]]] = {}
+        for key, entry in self.entries.items():
+            found.setdefault(key.cluster, {})[key] = entry
+        return {cluster: Ledger(entries) for cluster, entries in found.items()}
 
-        Pods of a kind are taken off together: a crowd of promises costs no more than its kinds do.
-        """
+    def outstanding(self, cluster: str, capacity: Capacity) -> Outstanding:
+        """What is promised in a member and not seen there yet. Equal promises are told alike."""
         wanted: Counter[tuple[PodKind, bool]] = Counter()
         blocks: defaultdict[PodKind, Counter[str]] = defaultdict(Counter)
         there = [key for key in self.entries if key.cluster == cluster]
@@ -79,9 +87,14 @@ class Ledger:
                 wanted[entry.kind, bool(entry.blocks)] += pods
                 if entry.blocks:
                     blocks[entry.kind].update(dict(entry.blocks))
-        for (kind, placed), pods in wanted.items():
-            capacity = capacity.without(kind, pods, blocks=blocks[kind] if placed else None)
-        return capacity
+        return tuple(
+            (kind, pods, tuple(blocks[kind].items()) if placed else ())
+            for (kind, placed), pods in wanted.items()
+        )
+
+    def deduct(self, cluster: str, capacity: Capacity) -> Capacity:
+        """What is left of a member's capacity for new decisions."""
+        return taken_off(capacity, self.outstanding(cluster, capacity))
 
     def deducted(self, clusters: Iterable[Cluster]) -> tuple[Cluster, ...]:
         """The clusters with what is left of their capacity."""
@@ -91,6 +104,13 @@ class Ledger:
             else replace(cluster, capacity=self.deduct(cluster.name, cluster.capacity))
             for cluster in clusters
         )
+
+
+def taken_off(capacity: Capacity, outstanding: Outstanding) -> Capacity:
+    """Pods of a kind go together: a crowd of promises costs no more than its kinds do."""
+    for kind, pods, blocks in outstanding:
+        capacity = capacity.without(kind, pods, blocks=dict(blocks))
+    return capacity
 
 
 def _reservations(shard: Shard, kinds: PodKind | Mapping[str, PodKind]) -> Iterable[Reservation]:

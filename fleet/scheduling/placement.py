@@ -205,7 +205,7 @@ def _networks(plan: Plan, kept: Sequence[Shard], views: Views) -> dict[Network, 
         return {}
     found: dict[Network, str] = {}
     for role in plan.demand.roles:
-        there = [s.cluster for s in kept if s.interval(role.name) and s.cluster in views.names]
+        there = [s.cluster for s in kept if s.interval(role.name) and s.cluster in views]
         if role.network != "None" and there:
             found.setdefault(role.network, domain_of(views.cluster(there[0]), role))
     if plan.domain:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.errors import Cause, Invalid
 from fleet.scheduling.cost.ceilings import NO_CEILINGS, afforded
+from fleet.scheduling.counted import times, total
 from fleet.scheduling.demand import demand_of, pod_kinds_of, template_of, workload_of
 from fleet.scheduling.extension import NONE
 from fleet.scheduling.ledger import Ledger
-from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
+from fleet.scheduling.placement import Plan, Refusal, placed, placed_anew
 from fleet.scheduling.price import Prices
 from fleet.scheduling.record import (
     COUNTED,
@@ -29,16 +30,19 @@ from fleet.scheduling.record import (
     with_condition,
 )
 from fleet.scheduling.selection import select
+from fleet.scheduling.views import AS_IT_IS, Views
 from policies.placement_policy import Failover
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.extension import Extensions
+    from fleet.scheduling.quota.tree import Key
     from fleet.scheduling.selection import Policy
+    from fleet.scheduling.standing import Wish
 
 Object = dict[str, Any]
 
@@ -108,6 +112,7 @@ class Asked:
     running: Plan | None = None
     """What stays while only the shards in `lost` are placed anew."""
     extensions: Extensions = NONE
+    elastic: bool = False
 
     @property
     def generation(self) -> int:
@@ -138,38 +143,56 @@ class Asked:
         """As bills have it."""
         return f"{self.policy.namespace}/{self.policy.name}"
 
+    def at_most(self, requests: Mapping[Key, int], wish: Wish) -> Asked:
+        """The same, elastic, and no larger than what is requested pays for."""
+        roles = self.demand.roles
+        fixed = {
+            role.name: total(
+                times(wish.counts[other.name], other.pods) for other in roles if other is not role
+            )
+            for role in roles
+        }
+        paid = []
+        for role in roles:
+            counts, pods = wish.counts[role.name], role.pods
+            if role.least is not None:
+                for key, value in requests.items():
+                    if counts.get(key):
+                        left = value - fixed[role.name].get(key, 0)
+                        pods = min(pods, left // counts[key] // role.unit * role.unit)
+                pods = max(role.least, pods)
+            paid.append(replace(role, pods=pods))
+        return replace(self, demand=replace(self.demand, roles=tuple(paid)), elastic=True)
+
     def choose(
         self,
-        clusters: Iterable[Cluster],
-        prices: Prices,
+        views: Views,
         ceilings: Ceilings,
         *,
         now: datetime,
-        now_s: float,
+        but: Mapping[str, Cluster] = AS_IT_IS,
     ) -> Plan | Refusal:
         """Where it goes, over clusters that have deducted what is promised to others, if budgets
-        let it."""
-        decision = self._place(clusters, prices, now=now, now_s=now_s)
+        let it. `but` are clusters of them as they would be for this question."""
+        decision = self._place(views, now, but)
         if isinstance(decision, Refusal):
             return decision
         budget = self.policy.spec.objective.budget
         return afforded(decision, ceilings, policy=self.policy_name, budget=budget, now=now)
 
-    def _place(
-        self, clusters: Iterable[Cluster], prices: Prices, *, now: datetime, now_s: float
-    ) -> Plan | Refusal:
-        there = _barred(clusters, self.barred)
+    def _place(self, views: Views, now: datetime, but: Mapping[str, Cluster]) -> Plan | Refusal:
+        if self.barred:
+            but = {**but, **_barred(views, but, self.barred)}
         waited_s = max(0.0, (now - self.queued_at).total_seconds())
         if self.running is not None:
-            return replace_shards(
-                self.running, self.lost, there,
-                generation=self.generation, now_s=now_s, prices=prices, waited_s=waited_s,
-                extensions=self.extensions,
+            return placed_anew(
+                self.running, self.lost, views,
+                generation=self.generation, waited_s=waited_s, extensions=self.extensions, but=but,
             )  # fmt: skip
-        return place(
-            self.demand, there,
-            generation=self.generation, now_s=now_s, prices=prices, waited_s=waited_s,
-            incumbents=_ran_in(self.before), extensions=self.extensions,
+        return placed(
+            self.demand, views,
+            generation=self.generation, waited_s=waited_s, incumbents=_ran_in(self.before),
+            elastic=self.elastic, extensions=self.extensions, but=but,
         )  # fmt: skip
 
     def decided(self, decision: Plan | Refusal | Held, prices: Prices, *, now: datetime) -> Decided:
@@ -240,9 +263,8 @@ def decide(
         workload, placement, fleet, now=now, lost=lost, barred=barred, unsplittable=unsplittable
     )
     ledger = promises.release(asked.demand.workload.uid)
-    decision = asked.choose(
-        ledger.deducted(fleet.clusters), fleet.prices, fleet.ceilings, now=now, now_s=now_s
-    )  # fmt: skip
+    views = Views(ledger.deducted(fleet.clusters), prices=fleet.prices, now_s=now_s)
+    decision = asked.choose(views, fleet.ceilings, now=now)
     return asked.decided(decision, fleet.prices, now=now)
 
 
@@ -335,11 +357,14 @@ def _ran_in(before: Object) -> list[str]:
     return there or [each["name"] for each in verdicts if each.get("verdict") == "Used"]
 
 
-def _barred(clusters: Iterable[Cluster], barred: Mapping[str, str]) -> list[Cluster]:
-    return [
-        replace(each, barred_because=barred[each.name]) if each.name in barred else each
-        for each in clusters
-    ]
+def _barred(
+    views: Views, but: Mapping[str, Cluster], barred: Mapping[str, str]
+) -> dict[str, Cluster]:
+    return {
+        name: replace(but.get(name) or views.cluster(name), barred_because=why)
+        for name, why in barred.items()
+        if name in views
+    }
 
 
 def _unresized(demand: Demand, before: Object) -> None:

@@ -2,30 +2,33 @@
 
 The books of the members say what is free and which nodes the pods of a running gang are on, the
 ledger what is promised and not seen yet. A picture is made at the beginning of a round; what is
-decided in the round is deducted from it at once. Only what preemptors wait for outlives a round:
-nobody else may be placed there. Not for two tasks at once. Next step: `fleet.gateway.placing`
-writes the plans down.
+decided in the round is taken off it at once, on the very nodes it was found for. From one round to
+the next only clusters that have changed are counted and judged anew (`views`). Only what preemptors
+wait for outlives a round: nobody else may be placed there. Not for two tasks at once. Next step:
+`fleet.gateway.placing` writes the plans down.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fleet.scheduling.capacity import PodKind
+from fleet.scheduling.capacity import PodKind, Taken
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import times, total
-from fleet.scheduling.ledger import Ledger
+from fleet.scheduling.ledger import Ledger, taken_off
 from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Placed, Unplaced
+from fleet.scheduling.views import AS_IT_IS, Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.cost.ceilings import Ceilings
+    from fleet.scheduling.ledger import Outstanding
     from fleet.scheduling.placement import Shard
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
@@ -52,15 +55,36 @@ class Picture:
     ceilings: Ceilings = NO_CEILINGS
 
 
+Seats = dict[str, tuple[Taken, ...]]
+"""By cluster, the nodes that a plan takes."""
+
+_NO_PROMISES: Final = Ledger()
+
+
+class _Base(NamedTuple):
+    """A cluster without what this round takes."""
+
+    given: Cluster
+    promises: Ledger
+    """Of this cluster."""
+    outstanding: Outstanding
+    left: Capacity | None
+
+
 class Rooms:
     """See `fleet.scheduling.placer.Placer`."""
 
     def __init__(self) -> None:
+        self.views = Views()
+        """The fleet with everything deducted that is promised or taken."""
         self._picture: Picture | None = None
         self._asked: Mapping[str, tuple[Asked, Wish]] = {}
-        self._taken: dict[str, Plan] = {}
-        self._view: dict[str, Cluster] = {}
-        self._undo: tuple[str, dict[str, Cluster]] | None = None
+        self._bases: dict[str, _Base] = {}
+        self._taken: dict[str, tuple[Plan, Seats]] = {}
+        self._found: tuple[Plan, Seats] | None = None
+        """The last one that was found with others gone."""
+        self._promised: dict[str, set[str]] | None = None
+        """By uid, in which clusters something is promised to it."""
         self._alike: dict[object, Refusal] = {}
         self.refusals: dict[str, Refusal] = {}
         """What was said last to those that found no room, by uid."""
@@ -72,15 +96,50 @@ class Rooms:
         """
         self._picture = picture
         self._asked = asked
-        self._taken = {uid: plan for uid, plan in self._taken.items() if uid in asked}
+        self._found, self._promised, self._alike = None, None, {}
         self.refusals = {uid: each for uid, each in self.refusals.items() if uid in asked}
-        self._refresh()
+        kept = {uid: plan for uid, (plan, _) in self._taken.items() if uid in asked}
+        self.views.at(picture.now_s, picture.prices)
+        promises = picture.promises.by_cluster()
+        bases = {
+            cluster.name: self._based(cluster, promises.get(cluster.name, _NO_PROMISES))
+            for cluster in picture.clusters
+        }
+        for name in self._bases.keys() - bases.keys():
+            self.views.remove(name)
+        self._bases = bases
+        left = {name: base.left for name, base in bases.items() if base.left is not None}
+        self._taken = {}
+        for uid, plan in kept.items():
+            self._taken[uid] = plan, _seated(plan, left)
+        for name, base in bases.items():
+            self.views.put(replace(base.given, capacity=left.get(name)))
+
+    def _based(self, cluster: Cluster, promises: Ledger) -> _Base:
+        capacity = cluster.capacity
+        if capacity is None:
+            return _Base(cluster, promises, (), None)
+        outstanding = promises.outstanding(cluster.name, capacity)
+        before = self._bases.get(cluster.name)
+        if (
+            before is not None
+            and before.left is not None
+            and before.given.capacity is not None
+            and before.outstanding == outstanding
+            and before.given.capacity.alike(capacity)
+        ):
+            left = before.left.at(capacity.as_of_s)
+        else:
+            left = taken_off(capacity, outstanding)
+        return _Base(cluster, promises, outstanding, left)
 
     # -- the Placer
 
     def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
         asked, wish = self._asked[item.uid]
-        alike = asked.likeness if not without else None
+        if item.least is not None:
+            asked = asked.at_most(item.requests, wish)
+        alike = asked.likeness if not without and item.least is None else None
         decision: Plan | Refusal
         if alike is not None and alike in self._alike:
             decision = replace(self._alike[alike], demand=asked.demand)
@@ -94,9 +153,12 @@ class Rooms:
             # Room that becomes free is no help against a budget: none is kept for it.
             ever = not (decision.impossible or decision.reason)
             return Unplaced(decision.message, ever=ever)
-        return Placed(
-            decision, {shard.cluster: amounts_of(shard, wish) for shard in decision.shards}
-        )
+        clusters = {shard.cluster: amounts_of(shard, wish) for shard in decision.shards}
+        if item.least is None:
+            return Placed(decision, clusters)
+        amounts = total(clusters.values())
+        less = any(amounts.get(key, value) < value for key, value in item.requests.items())
+        return Placed(decision, clusters, amounts if less else None)
 
     def take(self, uid: str, placed: Placed) -> None:
         """Of what runs, the books and promises tell already: it comes without a plan."""
@@ -104,15 +166,12 @@ class Rooms:
             self.reserve(uid, placed.plan)
 
     def give(self, uid: str) -> None:
-        plan = self._taken.pop(uid, None)
+        plan, seats = self._taken.pop(uid, (None, {}))
         if plan is None:
             return
         self._alike.clear()
-        if self._undo is not None and self._undo[0] == uid:
-            self._view = self._undo[1]
-            self._undo = None
-        else:
-            self._refresh()
+        for name, taken in seats.items():
+            self.views.change(name, _given(self.views.capacities[name], taken))
 
     # -- beside it
 
@@ -126,96 +185,127 @@ class Rooms:
     ) -> Mapping[str, Cluster]:
         """By name, as they are with what was decided in this round, `without` what runs of some
         and with one more place taken."""
-        found = self._view | self._freed(without) if without else dict(self._view)
+        found = {name: self.views.cluster(name) for name in self.views.names}
+        if without:
+            found |= self._freed(without)
         if beside is not None and isinstance(beside.plan, Plan):
-            ledger = _promise(beside.plan.demand.workload.uid, beside.plan)
-            for name in {key.cluster for key in ledger.entries} & found.keys():
-                capacity = found[name].capacity
-                if capacity is not None:
-                    found[name] = replace(found[name], capacity=ledger.deduct(name, capacity))
+            known = {name: each.capacity for name, each in found.items() if each.capacity}
+            for name in _seated(beside.plan, known):
+                found[name] = replace(found[name], capacity=known[name])
         return found
 
     def choose(self, asked: Asked, *, without: Collection[str] = ()) -> Plan | Refusal:
         """Where it goes, `without` what runs of others."""
-        picture = self._now
-        clusters = self._view | self._freed(without) if without else self._view
-        return asked.choose(
-            clusters.values(),
-            picture.prices,
-            self._ceilings(asked.demand.workload.uid),
-            now=picture.now,
-            now_s=picture.now_s,
-        )
+        freed = self._freed(without) if without else AS_IT_IS
+        ceilings = self._ceilings(asked.demand.workload.uid)
+        decision = asked.choose(self.views, ceilings, now=self._now.now, but=freed)
+        if without and isinstance(decision, Plan):
+            known = {name: each.capacity for name, each in freed.items() if each.capacity}
+            self._found = decision, _seated(decision, {**self.views.capacities, **known})
+        return decision
 
     def _ceilings(self, uid: str) -> Ceilings:
         """With what was accepted in this round for others."""
         found = self._now.ceilings
         if found is NO_CEILINGS:
             return found
-        for other, plan in self._taken.items():
+        for other, (plan, _) in self._taken.items():
             if other != uid and other in self._asked:
                 asked, _ = self._asked[other]
                 found = found.after(plan, policy=asked.policy_name, now=self._now.now)
         return found
 
     def reserve(self, uid: str, plan: Plan) -> None:
-        """Deduct a plan."""
-        self._undo = (uid, dict(self._view))
-        self._taken[uid] = plan
-        ledger = _promise(uid, plan)
-        for name in {key.cluster for key in ledger.entries}:
-            cluster = self._view.get(name)
-            if cluster is not None and cluster.capacity is not None:
-                self._view[name] = replace(cluster, capacity=ledger.deduct(name, cluster.capacity))
+        """Take the nodes that were found, even if those who are to leave are still on them."""
+        self.give(uid)
+        if self._found is not None and self._found[0] is plan:
+            seats = self._found[1]
+            for name, taken in seats.items():
+                capacity = self.views.capacities[name]
+                for each in taken:
+                    capacity = capacity.retake(each)
+                self.views.change(name, capacity)
+        else:
+            left = dict(self.views.capacities)
+            seats = _seated(plan, left)
+            for name in seats:
+                self.views.change(name, left[name])
+        self._taken[uid] = plan, seats
 
     @property
     def _now(self) -> Picture:
         assert self._picture is not None, "begin comes first"
         return self._picture
 
-    def _refresh(self) -> None:
-        self._undo = None
-        self._alike = {}
-        self._view = {each.name: each for each in self._ledger(()).deducted(self._now.clusters)}
-
-    def _ledger(self, without: Collection[str]) -> Ledger:
-        found = self._now.promises
-        for uid in without:
-            found = found.release(uid)
-        plans = [_promise(uid, plan) for uid, plan in self._taken.items() if uid not in without]
-        return Ledger.of([found, *plans]) if plans else found
-
     def _freed(self, without: Collection[str]) -> dict[str, Cluster]:
         """The clusters that some of those are in, as they would be without."""
-        held = {uid: self._now.taken_by(uid) for uid in sorted(without)}
-        promised = {
-            key.cluster for key in self._ledger(()).entries if key.uid in held
-        }  # fmt: skip
-        where = promised.union(*held.values())
-        ledger = self._ledger(without)
-        found = {}
-        for cluster in self._now.clusters:
-            if cluster.name in where and cluster.capacity is not None:
-                capacity = cluster.capacity
-                for taken in held.values():
-                    capacity = _given(capacity, taken.get(cluster.name, {}))
-                capacity = ledger.deduct(cluster.name, capacity)
-                found[cluster.name] = replace(cluster, capacity=capacity)
-        return found
+        gone = frozenset(without)
+        told: dict[str, list[Mapping[Vector, Mapping[str, int]]]] = {}
+        for uid in sorted(gone):
+            for name in self._promised_in(uid):
+                told.setdefault(name, [])
+            for name, taken in self._now.taken_by(uid).items():
+                told.setdefault(name, []).append(taken)
+        left: dict[str, Capacity] = {}
+        for name, pods in told.items():
+            base = self._bases.get(name)
+            if base is not None and base.given.capacity is not None:
+                left[name] = _without(base, pods, gone)
+        again = frozenset(left)
+        for uid, (plan, seats) in self._taken.items():
+            if uid not in gone and not again.isdisjoint(seats):
+                _seated(plan, left, again)
+            elif uid in gone:
+                for name in seats.keys() - again:
+                    capacity = left.get(name, self.views.capacities[name])
+                    left[name] = _given(capacity, seats[name])
+        return {
+            name: replace(self.views.cluster(name), capacity=capacity)
+            for name, capacity in left.items()
+        }
+
+    def _promised_in(self, uid: str) -> Collection[str]:
+        if self._promised is None:
+            self._promised = {}
+            for key in self._now.promises.entries:
+                self._promised.setdefault(key.uid, set()).add(key.cluster)
+        return self._promised.get(uid, ())
 
 
 def amounts_of(shard: Shard, wish: Wish) -> dict[Key, int]:
     return total(times(wish.counts.get(each.role, {}), each.count) for each in shard.intervals)
 
 
-def _given(capacity: Capacity, taken: Mapping[Vector, Mapping[str, int]]) -> Capacity:
-    for request, nodes in sorted(taken.items()):
-        kind = PodKind(request)
-        capacity = capacity.give(capacity.on_nodes(kind, nodes))
+def _seated(plan: Plan, left: dict[str, Capacity], names: Collection[str] | None = None) -> Seats:
+    """What a plan takes of `left`, which is less then; of the clusters in `names` only. What finds
+    no room takes nothing."""
+    kinds = {role.name: role.kind for role in plan.demand.roles}
+    seats = Seats()
+    for shard in plan.shards:
+        name = shard.cluster
+        if shard.generation != plan.generation or name not in left:
+            continue
+        if names is None or name in names:
+            blocks = shard.by_role or ((shard.intervals[0].role, shard.blocks),)
+            wanted = [(kinds[role], dict(there)) for role, there in blocks if there]
+            left[name], seats[name] = left[name].take_together(wanted)
+    return seats
+
+
+def _given(capacity: Capacity, seats: Iterable[Taken]) -> Capacity:
+    for taken in seats:
+        capacity = capacity.give(taken)
     return capacity
 
 
-def _promise(uid: str, plan: Plan) -> Ledger:
-    """As `planner.promises_of` promises it once it is stored."""
-    added = [each for each in plan.shards if each.generation == plan.generation]
-    return Ledger().reserve(uid, {role.name: role.kind for role in plan.demand.roles}, added)
+def _without(
+    base: _Base, pods: Iterable[Mapping[Vector, Mapping[str, int]]], gone: Collection[str]
+) -> Capacity:
+    """A cluster whose pods of those who are gone have left the nodes that they are on."""
+    capacity = base.given.capacity
+    assert capacity is not None
+    for taken in pods:
+        for request, nodes in sorted(taken.items()):
+            capacity = capacity.give(capacity.on_nodes(PodKind(request), nodes))
+    left = {key: entry for key, entry in base.promises.entries.items() if key.uid not in gone}
+    return Ledger(left).deduct(base.given.name, capacity)

@@ -106,6 +106,9 @@ class Views:
 
     # -- the fleet
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._clusters
+
     def cluster(self, name: str) -> Cluster:
         return self._clusters[name]
 

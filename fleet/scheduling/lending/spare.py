@@ -53,7 +53,7 @@ class Spare:
         self, donor: str, cluster: str, capacity: Capacity, *, keep: bool
     ) -> Mapping[Key, int] | None:
         known = self._sums.get((donor, cluster))
-        if known is not None and known[0] is capacity:
+        if known is not None and known[0].alike(capacity):
             return known[1]
         found = self._sum(donor, capacity)
         if keep:
