@@ -9,6 +9,7 @@ gives; who asks is the planner of `fleet.dispatch`.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.errors import Invalid
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.requests import Vector
     from fleet.store.collection import Event
+    from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
     from fleet.view.world import World
 
@@ -50,6 +52,7 @@ class Books:
         self._clock = clock
         self._accounts: dict[str, NodeAccounts] = {}
         self._block_labels: dict[str, str] = {}
+        self._clusters_read: dict[str, tuple[Entry, Cluster | None]] = {}
         self._ends: dict[GroupVersionResource, Callable[[], None]] = {}
         self._listeners: list[Callable[[str], None]] = []
 
@@ -85,6 +88,7 @@ class Books:
         """The member left: nothing is kept of it."""
         self._accounts.pop(member, None)
         self._block_labels.pop(member, None)
+        self._clusters_read.pop(member, None)
 
     def clusters(self) -> list[Cluster]:
         """Every member that has a Cluster object, with what it has free now.
@@ -96,13 +100,24 @@ class Books:
         for entry in self._store.collection(self._clusters).snapshot().entries():
             if entry.name not in self._world.members:
                 continue
-            obj = entry.parse()
-            self._divide(entry.name, obj)
-            try:
-                found.append(cluster_of(obj, self._capacity(entry.name)))
-            except Invalid:
-                continue  # refused at the write; an older form in the store is no cluster to use
+            cluster = self._read(entry)
+            if cluster is not None:
+                found.append(replace(cluster, capacity=self._capacity(entry.name)))
         return found
+
+    def _read(self, entry: Entry) -> Cluster | None:
+        """The member without its capacity, read once for each revision of its object."""
+        known = self._clusters_read.get(entry.name)
+        if known is not None and known[0] is entry:
+            return known[1]
+        obj = entry.parse()
+        self._divide(entry.name, obj)
+        try:
+            cluster = cluster_of(obj, None)
+        except Invalid:
+            cluster = None  # refused at the write; an older form in the store is no one to use
+        self._clusters_read[entry.name] = entry, cluster
+        return cluster
 
     def taken_by(self, workload: str) -> dict[str, dict[Vector, dict[str, int]]]:
         """What the pods of a workload, by its UID, take: by member, see `NodeAccounts.taken_by`."""

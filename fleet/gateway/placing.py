@@ -12,12 +12,14 @@ import asyncio
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Said
 from fleet.errors import Invalid
 from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
+from fleet.gateway.givens import Givens, row
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling import standing
@@ -35,15 +37,14 @@ from fleet.scheduling.lending.record import loan_of, written
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Item
-from fleet.scheduling.planner import Fleet, Urgency, asked_of, counted_in, promises_of
-from fleet.scheduling.price import prices_of
+from fleet.scheduling.planner import Urgency, asked_of, counted_in, promises_of
 from fleet.scheduling.quota.tree import Key, Tree
 from fleet.scheduling.quota_objects import tree_of
 from fleet.scheduling.reasons import because, reason_of
 from fleet.scheduling.record import Held
 from fleet.scheduling.rooms import Picture, Rooms
 from fleet.scheduling.selection import policy_of
-from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.quota_tree import Claims, claims_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.placement import Refusal
-    from fleet.scheduling.planner import Asked, Decided
+    from fleet.scheduling.planner import Asked, Decided, Fleet
     from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.standing import Standing, Wish
     from fleet.store.entry import Entry
@@ -71,7 +72,6 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _AT_ONCE: Final = 32
-PRIORITY_CLASSES: Final = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
 NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 
 
@@ -97,8 +97,9 @@ class Placing:
         self._books = books
         self._now = now
         self._clock = clock
-        self._lease = timedelta(seconds=lease_s)
-        self._extensions = extensions
+        self._givens = Givens(
+            store, books, now=now, lease=timedelta(seconds=lease_s), extensions=extensions
+        )
         self._ceilings = ceilings
         self._read: dict[tuple[str, str], _Read] = {}
         self._by_uid: dict[str, _Read] = {}
@@ -122,7 +123,7 @@ class Placing:
 
     async def round(self, questions: Sequence[Question]) -> AsyncIterator[Step]:
         """See `fleet.dispatch.planning.Planner`."""
-        fleet, now = self._fleet(), self._now()
+        fleet, now = self._givens.fleet(), self._now()
         self._take_in()
         self._take_quotas()
         asked: dict[str, _Asked] = {}
@@ -130,7 +131,7 @@ class Placing:
             if at % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)  # leases are renewed meanwhile
             try:
-                found = self._asked(question, fleet, now)
+                found = self._asked(question, fleet, now, before=self._asking)
             except Invalid as error:
                 yield Refused(question, error)
                 continue
@@ -188,7 +189,7 @@ class Placing:
 
         Raises Invalid for what nobody could place, and for quotas that make no tree.
         """
-        fleet, now = self._fleet(), self._now()
+        fleet, now = self._givens.fleet(), self._now()
         policies = [policy_of(each) for each in rules if each["kind"] == PLACEMENT_POLICY.name]
         named = {(each.namespace, each.name): each for each in (*fleet.policies, *policies)}
         fleet = replace(fleet, policies=tuple(named.values()))
@@ -196,7 +197,7 @@ class Placing:
         self._take_quotas()
         quotas = {each["metadata"]["name"]: each for each in self._objects(FLEET_QUOTA.resource)}
         quotas |= {e["metadata"]["name"]: e for e in rules if e["kind"] == FLEET_QUOTA.name}
-        claims = claims_of(quotas.values(), self._objects(_row(NAMESPACES)))
+        claims = claims_of(quotas.values(), self._objects(row(NAMESPACES)))
         wanted = {}
         for question in questions:
             found = self._asked(question, fleet, now)
@@ -329,20 +330,32 @@ class Placing:
             self._ceilings(self.claims),
         )
 
-    def _asked(self, question: Question, fleet: Fleet, now: datetime) -> _Asked | None:
+    def _asked(
+        self,
+        question: Question,
+        fleet: Fleet,
+        now: datetime,
+        *,
+        before: Mapping[str, _Asked] = MappingProxyType({}),
+    ) -> _Asked | None:
         """None for what is not stored as it is asked about. Raises Invalid."""
-        asked = asked_of(
-            question.workload,
-            question.placement,
-            fleet,
-            now=now,
-            lost=question.lost,
-            barred=question.barred,
-            unsplittable=question.unsplittable,
-        )
-        wish = standing.wish_of(question.workload)
-        if wish is None:
-            return None
+        known = before.get(str(question.workload["metadata"].get("uid", "")))
+        if known is not None and known.holds(question, fleet):
+            asked, wish = known.asked, known.wish
+        else:
+            asked = asked_of(
+                question.workload,
+                question.placement,
+                fleet,
+                now=now,
+                lost=question.lost,
+                barred=question.barred,
+                unsplittable=question.unsplittable,
+            )
+            read = standing.wish_of(question.workload)
+            if read is None:
+                return None
+            wish = read
         uid = asked.demand.workload.uid
         self._number([(asked.queued_at.timestamp(), uid)])
         item = Item(
@@ -357,7 +370,7 @@ class Placing:
             pods=sum(wish.pods.values()),
             preempts=Urgency.of(question.workload).preempts(fleet),
         )
-        return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")))
+        return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")), fleet)
 
     def _item(self, uid: str, read: _Read, wish: Wish, fleet: Fleet) -> Item:
         """Of what has a place. Policies have no say in that any more."""
@@ -382,23 +395,9 @@ class Placing:
                 self._last += 1
                 self._sequences[uid] = self._last
 
-    def _fleet(self) -> Fleet:
-        classes = list(self._objects(_row(PRIORITY_CLASSES)))
-        return Fleet(
-            clusters=tuple(self._books.clusters()),
-            policies=tuple(map(policy_of, self._objects(PLACEMENT_POLICY.resource))),
-            prices=prices_of(self._objects(PRICE_BOOK.resource), now=self._now()),
-            priorities={obj["metadata"]["name"]: int(obj.get("value", 0)) for obj in classes},
-            never_preempt=frozenset(
-                obj["metadata"]["name"] for obj in classes if obj.get("preemptionPolicy") == "Never"
-            ),
-            lease=self._lease,
-            extensions=self._extensions,
-        )
-
     def _take_quotas(self) -> None:
         quotas = self._store.collection(FLEET_QUOTA.resource).snapshot().entries()
-        namespaces = self._store.collection(_row(NAMESPACES)).snapshot().entries()
+        namespaces = self._store.collection(row(NAMESPACES)).snapshot().entries()
         policies = self._store.collection(LENDING_POLICY.resource).snapshot().entries()
         seen = [(each.name, each.revision) for each in (*quotas, *namespaces, *policies)]
         if seen == self._claimed:
@@ -481,6 +480,20 @@ class _Asked(NamedTuple):
     wish: Wish
     item: Item
     preempted: bool
+    fleet: Fleet
+
+    def holds(self, question: Question, fleet: Fleet) -> bool:
+        """Whether reading a question again would tell nothing else."""
+        mine = self.question
+        return (
+            self.fleet.policies is fleet.policies
+            and self.fleet.priorities is fleet.priorities
+            and "queuedAt" in self.asked.before
+            and _same(mine.workload, question.workload)
+            and _same(mine.placement, question.placement)
+            and (mine.lost, mine.barred, mine.unsplittable)
+            == (question.lost, question.barred, question.unsplittable)
+        )
 
     @property
     def uid(self) -> str:
@@ -500,6 +513,14 @@ class _Asked(NamedTuple):
             said=said,
         )
         return Answered(self.question, answer)
+
+
+def _same(before: Object, after: Object) -> bool:
+    """Whether it is the same revision of the same object."""
+    mine, theirs = before.get("metadata") or {}, after.get("metadata") or {}
+    return bool(mine.get("resourceVersion")) and all(
+        mine.get(name) == theirs.get(name) for name in ("uid", "resourceVersion")
+    )
 
 
 class _Read:
@@ -545,10 +566,3 @@ def _with_loan(status: Object, loan: Loan | None) -> Object:
     """The status of work that gets a place, or none: what it had on loan before is over."""
     left = {name: value for name, value in status.items() if name != "loan"}
     return left if loan is None else {**left, "loan": written(loan)}
-
-
-def _row(gvr: GroupVersionResource) -> Resource:
-    row = builtin.resource(gvr)
-    if row is None:
-        raise LookupError(f"the release has no {gvr}")
-    return row

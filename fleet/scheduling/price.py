@@ -86,6 +86,8 @@ class Prices:
     """Per GiB, by the network that data leaves and the cluster it goes to."""
     work: Work = _ANY
     """Whom they are for."""
+    until: datetime | None = field(default=None, compare=False)
+    """When the next offer becomes outdated."""
 
     def seen_by(self, demand: Demand) -> Prices:
         """The same as they are for a workload."""
@@ -156,14 +158,20 @@ def prices_of(books: Iterable[Object], *, now: datetime) -> Prices:
     others = [name for name, spec in sound if spec.currency != currency]
     offers: dict[str, list[Offer]] = {}
     outdated: set[Offer] = set()
+    until: datetime | None = None
     egress: dict[tuple[str, str], int] = {}
     for _, spec in sound:
         if spec.currency != currency:
             continue
         for offer in spec.offers:
             offers.setdefault(offer.cluster, []).append(offer)
-            if offer.as_of is not None and now.astimezone(UTC) - offer.as_of > spec.max_age:
+            if offer.as_of is None:
+                continue
+            ends = offer.as_of + spec.max_age
+            if now.astimezone(UTC) > ends:
                 outdated.add(offer)
+            else:
+                until = ends if until is None else min(until, ends)
         for each in spec.egress:
             route = (each.from_, each.to)
             egress[route] = min(each.per_gib, egress.get(route, each.per_gib))
@@ -174,6 +182,7 @@ def prices_of(books: Iterable[Object], *, now: datetime) -> Prices:
         outdated=frozenset(outdated),
         warnings=(warning,) if others else (),
         egress=egress,
+        until=until,
     )
 
 

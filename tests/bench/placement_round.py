@@ -12,6 +12,7 @@ import asyncio
 import random
 import statistics
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,23 +45,24 @@ class Books:
 
     def __init__(self) -> None:
         self.accounts: dict[str, NodeAccounts] = {}
-        self._objects: dict[str, Object] = {}
+        self._clusters: dict[str, Cluster] = {}
         self._pods: dict[str, list[tuple[str, Object]]] = {}
         for at in range(CLUSTERS):
             name = f"c{at:03}"
             accounts = self.accounts[name] = NodeAccounts(block_label="rack")
             for number in range(NODES):
                 accounts.upsert_node(node(f"n{number:03}", f"r{number // 16}"))
-            self._objects[name] = {
+            member = {
                 "metadata": {"name": name, "labels": {"tier": "own" if at % 2 else "cloud"}},
                 "spec": {"networks": {"parameterPlane": f"plane-{at // 5}"}},
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             }
+            self._clusters[name] = cluster_of(member, None)
         self.now_s = 0.0
 
     def clusters(self) -> list[Cluster]:
         return [
-            cluster_of(self._objects[name], accounts.capacity(self.now_s))
+            replace(self._clusters[name], capacity=accounts.capacity(self.now_s))
             for name, accounts in self.accounts.items()
         ]
 
@@ -204,14 +206,13 @@ class Fleet:
             uid = f"wait-{number:04}"
             made = job(uid, self.chance.choice(SIZES) + 8 * self.chance.randint(0, 12))
             status = {"phase": "Queued", "queuedAt": "2026-11-28T13:00:00Z"}
-            record = await self._add(made, status)
-            self.questions[uid] = Question(workload=made, placement=record)
+            self.questions[uid] = Question(*await self._add(made, status))
 
-    async def _add(self, workload: Object, status: Object) -> Object:
-        await self.store.create(JOBS, workload)
-        record = placement(workload, status)
-        await self.store.create(PLACEMENT.resource, record)
-        return record
+    async def _add(self, workload: Object, status: Object) -> tuple[Object, Object]:
+        """As they are stored."""
+        job = await self.store.create(JOBS, workload)
+        record = await self.store.create(PLACEMENT.resource, placement(workload, status))
+        return job.parse(), record.parse()
 
     async def end(self, uid: str) -> None:
         self.books.end(uid)
