@@ -10,6 +10,7 @@ wait for outlives a round: nobody else may be placed there. Not for two tasks at
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -59,6 +60,7 @@ Seats = dict[str, tuple[Taken, ...]]
 """By cluster, the nodes that a plan takes."""
 
 _NO_PROMISES: Final = Ledger()
+_TRIALS: Final = 64
 
 
 class _Base(NamedTuple):
@@ -81,8 +83,8 @@ class Rooms:
         self._asked: Mapping[str, tuple[Asked, Wish]] = {}
         self._bases: dict[str, _Base] = {}
         self._taken: dict[str, tuple[Plan, Seats]] = {}
-        self._found: tuple[Plan, Seats] | None = None
-        """The last one that was found with others gone."""
+        self._found: OrderedDict[int, tuple[Plan, dict[str, Capacity]]] = OrderedDict()
+        """The last ones that were found with others gone, and what they were found in."""
         self._promised: dict[str, set[str]] | None = None
         """By uid, in which clusters something is promised to it."""
         self._alike: dict[object, Refusal] = {}
@@ -96,7 +98,8 @@ class Rooms:
         """
         self._picture = picture
         self._asked = asked
-        self._found, self._promised, self._alike = None, None, {}
+        self._promised, self._alike = None, {}
+        self._found.clear()
         self.refusals = {uid: each for uid, each in self.refusals.items() if uid in asked}
         kept = {uid: plan for uid, (plan, _) in self._taken.items() if uid in asked}
         self.views.at(picture.now_s, picture.prices)
@@ -201,7 +204,9 @@ class Rooms:
         decision = asked.choose(self.views, ceilings, now=self._now.now, but=freed)
         if without and isinstance(decision, Plan):
             known = {name: each.capacity for name, each in freed.items() if each.capacity}
-            self._found = decision, _seated(decision, {**self.views.capacities, **known})
+            self._found[id(decision)] = decision, {**self.views.capacities, **known}
+            if len(self._found) > _TRIALS:
+                self._found.popitem(last=False)
         return decision
 
     def _ceilings(self, uid: str) -> Ceilings:
@@ -218,18 +223,18 @@ class Rooms:
     def reserve(self, uid: str, plan: Plan) -> None:
         """Take the nodes that were found, even if those who are to leave are still on them."""
         self.give(uid)
-        if self._found is not None and self._found[0] is plan:
-            seats = self._found[1]
-            for name, taken in seats.items():
-                capacity = self.views.capacities[name]
-                for each in taken:
-                    capacity = capacity.retake(each)
-                self.views.change(name, capacity)
+        names = {shard.cluster for shard in plan.shards} & self.views.capacities.keys()
+        now = {name: self.views.capacities[name] for name in names}
+        found = self._found.get(id(plan))
+        if found is None:
+            seats = _seated(plan, now)
         else:
-            left = dict(self.views.capacities)
-            seats = _seated(plan, left)
-            for name in seats:
-                self.views.change(name, left[name])
+            seats = _seated(plan, {name: found[1][name] for name in names if name in found[1]})
+            for name, taken in seats.items():
+                for each in taken:
+                    now[name] = now[name].retake(each)
+        for name in seats:
+            self.views.change(name, now[name])
         self._taken[uid] = plan, seats
 
     @property

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placer import Item, Placed, Unplaced
 from fleet.scheduling.planner import Fleet, asked_of
+from fleet.scheduling.price import prices_of
 from fleet.scheduling.quota.tree import Key
 from fleet.scheduling.rooms import Picture, Rooms
 from fleet.scheduling.standing import wish_of
@@ -120,3 +123,120 @@ def test_those_who_are_alike_are_refused_alike(ask, monkeypatch):
         assert isinstance(rooms.place(item(name, ranks)), Unplaced)
     assert len(searched) == 2
     assert rooms.refusals["uid-same"].demand.workload.name == "same"
+
+
+# -- from round to round
+
+CHANGES = st.lists(
+    st.sampled_from(
+        ["pod", "gone", "node", "cordon", "price", "later", "leaves", "joins", "nothing"]
+    ),
+    max_size=4,
+)
+
+
+class Moving:
+    """Members to which things happen, and a ledger."""
+
+    def __init__(self, build):
+        self.build, self.at, self.now_s = build, 0, 0.0
+        self.accounts = {}
+        self.cordoned = set()
+        self.promises = Ledger()
+        self.prices = ("1", "2", "1.5")
+        for name in ("east", "west", "north"):
+            self.joins(name)
+
+    def joins(self, name):
+        accounts = self.accounts[name] = NodeAccounts(block_label="rack")
+        for number in range(3):
+            labels = {"rack": f"r{number % 2}"}
+            accounts.upsert_node(self.build.node(f"n{number}", 4, labels=labels))
+
+    def change(self, what, name):
+        self.at += 1
+        accounts = self.accounts.get(name)
+        if what == "later":
+            self.now_s += 25.0
+        elif what == "price":
+            self.prices = self.prices[1:] + self.prices[:1]
+        elif what == "joins" and accounts is None:
+            self.joins(name)
+        elif what == "cordon":
+            self.cordoned ^= {name}
+        elif accounts is None:
+            pass
+        elif what == "leaves":
+            del self.accounts[name]
+        elif what == "pod":
+            requests = {"nvidia.com/gpu": "2"}
+            labels = {"fleet.dev/workload-uid": "uid-crawl", "fleet.dev/generation": "1"}
+            pod = self.build.pod(f"p{self.at}", "n1", requests=requests, labels=labels)
+            accounts.upsert_pod(pod)
+        elif what == "gone":
+            accounts.replace_pods([])
+        elif what == "node":
+            accounts.upsert_node(self.build.node(f"m{self.at}", 4, labels={"rack": "r1"}))
+
+    def taken_by(self, uid):
+        found = {name: each.taken_by(uid) for name, each in self.accounts.items()}
+        return {name: taken for name, taken in found.items() if taken}
+
+    def picture(self):
+        clusters = tuple(
+            replace(
+                self.build.cluster(name),
+                capacity=accounts.capacity(0.0 if name == "west" else self.now_s),
+                cordoned=name in self.cordoned,
+            )
+            for name, accounts in self.accounts.items()
+        )
+        offers = [
+            {"cluster": name, "perHour": price, "per": "Accelerator"}
+            for name, price in zip(("east", "north"), self.prices, strict=False)
+        ]
+        spec = {"currency": "USD", "offers": offers}
+        prices = prices_of([{"metadata": {"name": "b"}, "spec": spec}], now=self.build.now)
+        return Picture(
+            clusters, self.promises, prices, self.build.now, self.now_s, self.taken_by
+        )  # fmt: skip
+
+
+@given(st.lists(CHANGES, max_size=5), st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_what_is_kept_from_round_to_round_answers_as_if_counted_anew(build, rounds, chance):
+    fleet = Moving(build)
+    policy = build.policy({"workloads": {}, "mode": "Split", "gang": {"network": "None"}})
+    rules = Fleet((), policies=(policy,))
+    jobs = {n: build.job(n, name=f"j{n}") for n in (1, 3, 6, 11)}
+    asked = {
+        f"uid-j{n}": (asked_of(job, None, rules, now=build.now), wish_of(job))
+        for n, job in jobs.items()
+    }
+    rooms = Rooms()
+    for changes in rounds:
+        for what in changes:
+            fleet.change(what, chance.choice(("east", "west", "north")))
+        picture, anew = fleet.picture(), Rooms()
+        rooms.begin(picture, asked)
+        anew.begin(picture, asked)
+        rooms.begin(picture, asked)
+        taken = []
+        for number in chance.sample(sorted(jobs), 3):
+            one = item(f"j{number}", number)
+            for without in ((), ["uid-crawl"], taken[:1]):
+                found, other = (each.place(one, without=without) for each in (rooms, anew))
+                assert found == other
+            if isinstance(found, Placed) and chance.random() < 0.7:
+                rooms.take(one.uid, found)
+                anew.take(one.uid, other)
+                taken.append(one.uid)
+                if chance.random() < 0.3:
+                    rooms.give(one.uid)
+                    anew.give(one.uid)
+                    taken.remove(one.uid)
+        for uid in taken:
+            plan, _ = rooms._taken[uid]
+            kinds = {role.name: role.kind for role in plan.demand.roles}
+            fleet.promises = fleet.promises.reserve(uid, kinds, plan.shards)
+            rooms.give(uid)
