@@ -20,6 +20,8 @@ from fleet.scheduling.decisions import Admit, Preempt, Refuse, Wait
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Return
+from fleet.scheduling.lending.record import loan_of
+from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.planner import Urgency, asked_of
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fleet.scheduling.capacity import PodKind
-    from fleet.scheduling.decisions import Decision, Why
-    from fleet.scheduling.lending.loans import LoanDecision
+    from fleet.scheduling.decisions import Why
+    from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.placement import Shard
     from fleet.scheduling.planner import Asked
     from fleet.scheduling.queue.rules import Rules
@@ -106,12 +108,13 @@ class _Course:
         self._use = Use(scenario)
         self._bills = Bills(scenario)
         self._histories: list[History] = []
+        self._loans: list[Loan] = []
         self._admit_present()
-        self._desk: Desk | None = None
-        if scenario.terms:
-            self._desk = Desk(
-                self._engine, self._members.placer, scenario.tree, scenario.terms
-            )  # fmt: skip
+        placer = self._members.placer
+        self._desk = Desk(
+            self._engine, placer, scenario.tree, scenario.terms, loans=self._loans,
+            members=Spare(placer, lambda donor: self._desk.keys_of(donor)),
+        )  # fmt: skip
 
     def play(self, until_ms: int | None) -> Played:
         last_ms, in_vain = 0, 0
@@ -165,7 +168,7 @@ class _Course:
 
     def _look_again(self) -> None:
         self._looks.discard(self._now_ms)
-        self._look_at((self._desk or self._engine).next_s())
+        self._look_at(self._desk.next_s())
         for uid, refusal in list(self._members.placer.refusals.items()):
             if uid not in self._asking:
                 continue
@@ -238,11 +241,7 @@ class _Course:
             self._asking, now=self._now, ceilings=self._bills.ceilings(self._now)
         )  # fmt: skip
         self._engine.capacity_changed()  # as at the beginning of the gateway's rounds
-        decided: list[Decision | LoanDecision]
-        if self._desk is not None:
-            decided = self._desk.step(self._now_s)
-        else:
-            decided = [*self._engine.step(self._now_s)]
+        decided = self._desk.step(self._now_s)
         for each in decided:
             match each:
                 case Admit() | Lend():
@@ -357,6 +356,8 @@ class _Course:
         job.token += 1
         job.ran_in = tuple(there.clusters)
         placement = self._scenario.placements[uid]
+        loan = loan_of(placement.get("status") or {}, uid)
+        self._loans += [loan] if loan is not None else []
         shards = shards_of(placement)
         job.history.start(0, {each.cluster: each.pods for each in shards}, present=True)
         self._seat_present(job, shards)
