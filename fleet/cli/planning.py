@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+_EXACT_S = 600.0
+_LEVELS = {
+    "tier": "tier", "clusters": "clusters", "unpriced": "units without a price",
+    "perHour": "price per hour", "blocks": "blocks",
+}  # fmt: skip
 _CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy"})
 
 
@@ -37,9 +42,17 @@ _CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy"})
     help="Objects as YAML or JSON; - reads them from standard input.",
 )
 @click.option("-n", "--namespace", help="Namespace of objects that name none.")
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Hold each decision against the proven optimum. The gateway needs OR-tools for that: the "
+    "extra exact.",
+)
 @output.option()
 @gateway
-def plan(client: Client, files: tuple[Path, ...], namespace: str | None, form: str) -> None:
+def plan(
+    client: Client, files: tuple[Path, ...], namespace: str | None, exact: bool, form: str
+) -> None:
     """Say what would be decided if these objects were applied, and change nothing.
 
     Jobs and Pods: whether each would start and where, what would be ended for it, or why it would
@@ -48,7 +61,11 @@ def plan(client: Client, files: tuple[Path, ...], namespace: str | None, form: s
     """
     where = namespace or client.access.namespace or "default"
     objects = [each for file in files for each in _objects(file, where)]
-    answer = client.post("/fleet/plan", {"objects": objects})
+    if exact:
+        body = {"objects": objects, "exact": True}
+        answer = client.post("/fleet/plan", body, timeout_s=_EXACT_S)
+    else:
+        answer = client.post("/fleet/plan", {"objects": objects})
     if form != "table":
         output.document(answer, form)
         return
@@ -87,6 +104,8 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
     donors = answer.get("donors", ()) if lends else ()
     for item in answer["items"]:
         yield from _lines(item)
+        if "exact" in item:
+            yield f"  {_exactly(item['exact'])}"
     for each in answer.get("loans", ()):
         yield _loan(each)
     for each in donors:
@@ -156,6 +175,32 @@ def _lines(item: Object) -> Iterator[str]:
             for at, hint in enumerate(hints):
                 yield f"  {'or' if at else 'fits'} {hint}"
             yield from explained(item["placement"])[2:] if "placement" in item else ()
+
+
+def _exactly(told: Object) -> str:
+    """One sentence."""
+    level = _LEVELS.get(told.get("level", ""), "")
+    match told["verdict"]:
+        case "Optimal":
+            return "proven: no other place is better"
+        case "Worse":
+            ours, best = (told[which][told["level"]] for which in ("objective", "optimum"))
+            return (
+                f"the optimum is {_shares(told)}: {level} {best} instead of {ours}, "
+                f"{told['gap']:.1%} less"
+            )
+        case "Infeasible":
+            return "proven: there is no place for it now"
+        case "Possible":
+            return f"there would be a place, {_shares(told)}, which the search did not find"
+        case "Unproven":
+            bound = f": {level} is at least {told['bound']}" if "objective" in told else ""
+            return f"not proven in the time there was{bound}"
+    return f"not held against the optimum: {told['message']}"
+
+
+def _shares(told: Object) -> str:
+    return " + ".join(f"{name} {pods}" for name, pods in sorted(told["clusters"].items()))
 
 
 def _clock(moment: str) -> str:

@@ -27,6 +27,7 @@ from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import total
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
+from fleet.scheduling.exact.verdict import comparison_of
 from fleet.scheduling.extension import NONE
 from fleet.scheduling.foretelling import Wanted, foretell
 from fleet.scheduling.keeping import Holds, Waits, bring
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.decisions import Why
+    from fleet.scheduling.exact.verdict import Comparison
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.foretelling import Prospect
     from fleet.scheduling.lending.loans import Loan
@@ -183,9 +185,12 @@ class Placing:
         at = self.desk.next_s()
         return None if at is None else max(0.0, at - self._now().timestamp())
 
-    def foretell(self, questions: Sequence[Question], rules: Sequence[Object]) -> Outlook:
+    def foretell(
+        self, questions: Sequence[Question], rules: Sequence[Object], *, measured: bool = False
+    ) -> Outlook:
         """What would be decided about workloads, in that order, if they were there, and `rules`
         (FleetQuotas, LendingPolicies, PlacementPolicies) were as given. Nothing is changed by it.
+        `measured`: with what each decision is to be compared with.
 
         Raises Invalid for what nobody could place, and for quotas that make no tree.
         """
@@ -213,10 +218,15 @@ class Placing:
             tree=tree_of(quotas.values()),
             terms=lending.terms_in(self._store, instead=rules),
         )
-        placements = {}
+        placements, comparisons = {}, {}
         for each in prospect.told:
             asked = wanted[each.uid].asked
-            told: Plan | Refusal | Held | None = each.plan or each.refusal
+            decision = each.plan or each.refusal
+            if decision is not None and measured:
+                comparisons[each.uid] = comparison_of(
+                    asked, decision, each.among, fleet.prices, now=now, now_s=self._clock()
+                )
+            told: Plan | Refusal | Held | None = decision
             if each.why is not None and each.why.reason not in ("Capacity", "NoSuchCapacity"):
                 words = because(each.why, wanted[each.uid].item, prospect.book, name=self._name)
                 told = Held(asked.demand, reason_of(each.why), words)
@@ -225,7 +235,7 @@ class Placing:
                 status = counted_in(decided, wanted[each.uid].item.quota, now)
                 status = _with_loan(status, each.loan)
                 placements[each.uid] = {"spec": decided.spec, "status": status}
-        return Outlook(prospect, placements, self._name)
+        return Outlook(prospect, placements, self._name, comparisons)
 
     # -- answers
 
@@ -465,11 +475,12 @@ class Placing:
 
 class Outlook(NamedTuple):
     """What would be decided, with the Placement that each would have, by uid; `name` gives what a
-    uid stands for."""
+    uid stands for. `comparisons` of those that may be held against the optimum, where asked for."""
 
     prospect: Prospect
     placements: dict[str, Object]
     name: Callable[[str], str]
+    comparisons: dict[str, Comparison]
 
 
 class _Asked(NamedTuple):

@@ -4,11 +4,13 @@ The body is `{"objects": […]}`: workloads, and FleetQuotas, LendingPolicies an
 they would be.
 Each goes first through what a write of it would go through, as the caller and with `dryRun=All`; so
 what would be refused is refused here, with the same words. Then the planner is asked, and nothing
-is written. `fleet plan` shows the answer.
+is written. With `"exact": true` each decision is held against the proven optimum, where OR-tools is
+installed. `fleet plan` shows the answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,17 +19,20 @@ import orjson
 from fleet.apiserver.bodies import json_response
 from fleet.dispatch import kinds
 from fleet.dispatch.planning import Question
-from fleet.errors import AlreadyExists, BadRequest, Invalid
+from fleet.errors import AlreadyExists, BadRequest, ConfigError, Invalid
 from fleet.gateway.actions import body_of
 from fleet.gateway.loans import account_written
 from fleet.kube import builtin
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request
+from fleet.scheduling.exact.solver import cp_sat
+from fleet.scheduling.exact.verdict import Verdict
 from fleet.scheduling.lending import record
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
 from fleet.scheduling.requests import quantity_text
 from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
+from policies.scalars import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from fleet.gateway.placing import Outlook, Placing
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Handler, Response
+    from fleet.scheduling.exact.gang import Objective
     from fleet.scheduling.foretelling import Foretold
     from fleet.store.objects import ObjectStore
 
@@ -45,6 +51,12 @@ _RULES: Final = {
 }
 _LOANS: Final[Mapping[type, str]] = {Lend: "Lent", Recall: "Recalled", Settle: "Settled"}
 _MOST: Final = 100
+_MOST_EXACT: Final = 10
+_LEVELS: Final = {
+    "tier": "tier", "clusters": "clusters", "unknown": "unpriced", "micro": "perHour",
+    "blocks": "blocks",
+}  # fmt: skip
+_NO_PLACE_WANTED: Final = Verdict("NotCompared", why="it waits for quota, not for a place")
 
 
 class Plan:
@@ -57,17 +69,31 @@ class Plan:
         self._placing = placing
 
     async def handle(self, request: Request) -> Response:
-        objects = body_of(request).get("objects")
+        body = body_of(request)
+        objects, exact = body.get("objects"), body.get("exact", False)
         if not isinstance(objects, list) or not all(isinstance(each, dict) for each in objects):
             raise BadRequest("a plan needs objects, a list")
         if len(objects) > _MOST:
             raise BadRequest(f"a plan is made of at most {_MOST} objects, these are {len(objects)}")
+        if not isinstance(exact, bool):
+            raise BadRequest("exact is true or false")
         written = [await self._written(request, each) for each in objects]
         rules = [each for each in written if each["kind"] in _RULES]
         questions = [self._question(each) for each in written if each["kind"] not in _RULES]
-        outlook = self._placing.foretell(questions, rules)
+        if exact and len(questions) > _MOST_EXACT:
+            raise BadRequest(
+                f"at most {_MOST_EXACT} workloads are held against the optimum at a time, these "
+                f"are {len(questions)}"
+            )
+        outlook = self._placing.foretell(questions, rules, measured=exact)
         workloads = {each.workload["metadata"]["uid"]: each.workload for each in questions}
-        return json_response(200, _answer(outlook, workloads))
+        answer = _answer(outlook, workloads)
+        if exact:
+            verdicts = await asyncio.to_thread(_verdicts, outlook)
+            for told, item in zip(outlook.prospect.told, answer["items"], strict=True):
+                if told.verdict != "Runs":
+                    item["exact"] = _exact(verdicts.get(told.uid, _NO_PLACE_WANTED))
+        return json_response(200, answer)
 
     def words(self, workload: Object) -> str:
         """What would be decided about one that a dry run let through, for a warning."""
@@ -131,6 +157,42 @@ class Plan:
             placement=placement,
             unsplittable=kind.read(workload).unsplittable(),
         )
+
+
+def _verdicts(outlook: Outlook) -> dict[str, Verdict]:
+    """Raises BadRequest where OR-tools is not installed."""
+    try:
+        cp_sat()
+    except ConfigError as error:
+        raise BadRequest(f"{error}, where the gateway runs; then start it again") from error
+    return {uid: each.verdict() for uid, each in outlook.comparisons.items()}
+
+
+def _exact(found: Verdict) -> Object:
+    told: Object = {"verdict": found.word}
+    if found.reached is not None:
+        told["objective"] = _objective(found.reached)
+    if found.best is not None and found.word != "Optimal":
+        clusters: dict[str, int] = {}
+        for share in found.best.shares:
+            clusters[share.cluster] = clusters.get(share.cluster, 0) + share.pods
+        told |= {"optimum": _objective(found.best.objective), "clusters": clusters}
+    if found.level:
+        told |= {"level": _LEVELS[found.level], "gap": round(found.gap, 6)}
+    if found.bound is not None:
+        told["bound"] = _amount(found.level, found.bound)
+    return told | ({"message": found.why} if found.why else {})
+
+
+def _objective(levels: Objective) -> Object:
+    """What is made least, the first first."""
+    return {
+        name: _amount(field, getattr(levels, field)) for field, name in _LEVELS.items()
+    }  # fmt: skip
+
+
+def _amount(field: str, value: int) -> int | str:
+    return amount_text(value) if field == "micro" else value
 
 
 def _row(obj: Object) -> Resource:

@@ -20,6 +20,7 @@ from fleet.scheduling.rooms import Rooms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.decisions import Decision, Why
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.lending.desk import Account, Desk
@@ -60,6 +61,8 @@ class Foretold:
     victims: tuple[str, ...] = ()
     item: Item | None = None
     loan: Loan | None = None
+    among: tuple[Cluster, ...] = ()
+    """The clusters it had the choice of, with all others as they would be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,9 @@ def foretell(
                 why=waits.get(uid),
                 victims=best.victims if isinstance(best, Preempt) else (),
             )
-        told.append(replace(found, item=each.item))
+        gone = (uid, *(found.victims if found.verdict == "Evicts" else ()))
+        among = tuple(rooms.clusters(without=gone).values())
+        told.append(replace(found, item=each.item, among=among))
     loans = tuple(each for each in step if isinstance(each, Lend | Recall | Settle))
     return Prospect(
         tuple(told),

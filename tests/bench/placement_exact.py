@@ -12,7 +12,6 @@ import random
 import statistics
 import sys
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +24,7 @@ from fleet.scheduling.exact import batch as exact_batch
 from fleet.scheduling.exact.gang import Infeasible, Objective, Optimum, Unproven, solve
 from fleet.scheduling.exact.question import question_of
 from fleet.scheduling.exact.solver import Limits
+from fleet.scheduling.exact.verdict import shares_of
 from fleet.scheduling.placement import Plan, place
 from fleet.scheduling.victims import Eviction, Held, Running, make_room
 
@@ -152,16 +152,6 @@ def running_of(instance: Instance) -> list[Running]:
         ]
         found.append(Running(victim.uid, 0, victim.cost, tuple(held)))
     return found
-
-
-def shares_of(plan: Plan) -> Shares:
-    shares: Shares = defaultdict(int)
-    for shard in plan.shards:
-        by_role = shard.by_role or ((plan.demand.roles[0].name, shard.blocks),)
-        for role, blocks in by_role:
-            for block, pods in blocks:
-                shares[role, shard.cluster, block] += pods
-    return dict(shares)
 
 
 def summary(found: Iterable[Compared]) -> dict[str, float]:

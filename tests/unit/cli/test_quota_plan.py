@@ -237,6 +237,37 @@ def test_what_a_policy_would_do(gateway: dict[str, Any]) -> None:
     assert "would keep" not in shown
 
 
+@pytest.mark.parametrize(
+    ("exact", "line"),
+    [
+        ({"verdict": "Optimal", "objective": {}}, "proven: no other place is better"),
+        (
+            {"verdict": "Worse", "level": "perHour", "gap": 0.25, "clusters": {"b": 2, "a": 4},
+             "objective": {"perHour": "4"}, "optimum": {"perHour": "3"}},
+            "the optimum is a 4 + b 2: price per hour 3 instead of 4, 25.0% less",
+        ),
+        ({"verdict": "Infeasible"}, "proven: there is no place for it now"),
+        (
+            {"verdict": "Possible", "clusters": {"a": 4}, "optimum": {}},
+            "there would be a place, a 4, which the search did not find",
+        ),
+        (
+            {"verdict": "Unproven", "level": "blocks", "bound": 3, "objective": {"blocks": 4}},
+            "not proven in the time there was: blocks is at least 3",
+        ),
+        ({"verdict": "NotCompared", "message": "so"}, "not held against the optimum: so"),
+    ],
+)  # fmt: skip
+def test_how_far_it_is_from_the_optimum(gateway: dict[str, Any], exact: Any, line: str) -> None:
+    item = {"kind": "Pod", "name": "web", "verdict": "Runs", "exact": exact}
+    gateway[PLAN] = {"items": [item], "overcommitted": []}
+    shown = run("plan", "-f", "-", "--exact", given="{kind: Pod}")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.splitlines()[1] == f"  {line}"
+    assert gateway["sent"]["exact"] is True
+    assert "exact" not in (run("plan", "-f", "-", given="{kind: Pod}"), gateway["sent"])[1]
+
+
 def test_from_standard_input_for_programs(gateway: dict[str, Any]) -> None:
     gateway[PLAN] = {"items": [], "overcommitted": []}
     given = json.dumps({"kind": "List", "items": [{"kind": "Pod"}, {"kind": "Job"}]})

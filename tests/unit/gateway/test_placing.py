@@ -540,3 +540,17 @@ async def test_what_a_changed_policy_would_call_back_is_told_before(teams):
     (recalled,) = asks.foretell([], [lending(**{"from": kept})]).prospect.loans
     assert (recalled.uid, recalled.why) == ("uid-guest", "risk needs it")
     assert not asks.desk.loans["uid-guest"].recalled
+
+
+async def test_what_is_foretold_can_be_held_against_the_optimum_with_all_others_as_they_would_be(
+    teams,
+):
+    asks = planner(teams, east=4, west=8)
+    questions = [wanted(job("a", ranks=4)), wanted(job("b", ranks=4)), wanted(job("c", ranks=9))]
+    assert asks.foretell(questions, ()).comparisons == {}
+    outlook = asks.foretell(questions, (), measured=True)
+    found = {uid: each.verdict() for uid, each in outlook.comparisons.items()}
+    verdicts = {each.uid: each.verdict for each in outlook.prospect.told}
+    assert verdicts == {"uid-a": "Starts", "uid-b": "Waits", "uid-c": "Waits"}
+    assert found["uid-a"].word == "Optimal"
+    assert "uid-b" not in found  # it waits for quota

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import orjson
 import pytest
 
 from fleet.errors import AlreadyExists, BadRequest, Invalid
+from fleet.gateway.placing import Outlook
 from fleet.gateway.plans import Plan
 from fleet.kube.wire import Request, Response, UserInfo
+from fleet.scheduling.exact.gang import Objective, Optimum, Share
+from fleet.scheduling.exact.verdict import Verdict
+from fleet.scheduling.foretelling import Foretold, Prospect
 
 GPU = "nvidia.com/gpu"
 
@@ -72,3 +77,83 @@ async def test_what_a_write_would_be_refused_with_is_what_it_says(call, own):
     with pytest.raises(Invalid, match="less than 0"):
         await call(SimpleNamespace(), SimpleNamespace(), job)
     assert own.requests[0].user == UserInfo("me")
+
+
+class Planner:
+    """Answers with one workload that would start, to be held against the optimum as given."""
+
+    def __init__(self, verdict="Starts", **comparisons):
+        self.verdict, self.comparisons, self.measured = verdict, comparisons, None
+
+    def foretell(self, questions, rules, *, measured):
+        self.measured = measured
+        told = [
+            Foretold(each.workload["metadata"]["uid"], self.verdict) for each in questions
+        ]  # fmt: skip
+        found = self.comparisons if measured else {}
+        return Outlook(Prospect(tuple(told), (), None), {}, str, found)
+
+
+JOB = {
+    "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x", "namespace": "n"},
+    "spec": {"template": {"spec": {}}},
+}  # fmt: skip
+STORE = SimpleNamespace(get=lambda *key: None)
+OURS = Objective(0, 1, 2, 0, 4_000_000, 3)
+BEST = Optimum(Objective(0, 1, 2, 0, 3_000_000, 4), (Share("worker", "east", "r1", 4),))
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            Verdict("Worse", OURS, BEST, "micro", 0.25),
+            {
+                "verdict": "Worse",
+                "objective": {
+                    "tier": 1, "clusters": 2, "unpriced": 0, "perHour": "4", "blocks": 3
+                },
+                "optimum": {"tier": 1, "clusters": 2, "unpriced": 0, "perHour": "3", "blocks": 4},
+                "clusters": {"east": 4},
+                "level": "perHour",
+                "gap": 0.25,
+            },
+        ),
+        (Verdict("Infeasible"), {"verdict": "Infeasible"}),
+        (
+            Verdict("Unproven", level="micro", bound=2_500_000, gap=0.1),
+            {"verdict": "Unproven", "level": "perHour", "gap": 0.1, "bound": "2.5"},
+        ),
+        (Verdict("NotCompared", why="so"), {"verdict": "NotCompared", "message": "so"}),
+        (
+            None,
+            {"verdict": "NotCompared", "message": "it waits for quota, not for a place"},
+        ),
+    ],
+)  # fmt: skip
+async def test_each_decision_is_held_against_the_optimum(call, found, told):
+    compared = {} if found is None else {"uid-x": SimpleNamespace(verdict=lambda: found)}
+    planner = Planner(**compared)
+    answer = await call(STORE, planner, body={"objects": [JOB], "exact": True})
+    assert answer["items"][0]["exact"] == told
+    assert planner.measured
+    assert "exact" not in (await call(STORE, planner, JOB))["items"][0]
+    running = Planner("Runs")
+    answer = await call(STORE, running, body={"objects": [JOB], "exact": True})
+    assert "exact" not in answer["items"][0]
+
+
+async def test_without_or_tools_it_says_what_to_install_and_where(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    with pytest.raises(BadRequest) as caught:
+        await call(STORE, Planner(), body={"objects": [JOB], "exact": True})
+    assert "pip install 'fleet-gateway[exact]', where the gateway runs" in caught.value.message
+    assert (await call(STORE, Planner(), JOB))["items"]
+
+
+async def test_what_takes_long_is_bounded(call):
+    many = [{**JOB, "metadata": {"name": f"j{at}", "namespace": "n"}} for at in range(11)]
+    with pytest.raises(BadRequest, match="at most 10 workloads"):
+        await call(STORE, Planner(), body={"objects": many, "exact": True})
+    with pytest.raises(BadRequest, match="exact is true or false"):
+        await call(STORE, Planner(), body={"objects": [], "exact": "yes"})
