@@ -168,13 +168,15 @@ class Holdings:
         return self._placed(item, demand, answer, self._capacities)
 
     def take(self, uid: str, placed: Placed) -> None:
-        """Take the nodes that were found, even if those who are to leave are still on them."""
+        """Take the nodes that were found, even if those who are to leave are still on them, or
+        their cluster has left meanwhile."""
         seating = placed.plan
         assert isinstance(seating, Seating)
         self.give(uid)
         self._held[uid] = seating.seats
         for cluster, taken in seating.seats:
-            self._change(cluster, self._capacities[cluster].retake(taken))
+            if cluster in self._capacities:
+                self._change(cluster, self._capacities[cluster].retake(taken))
 
     def give(self, uid: str) -> None:
         for cluster, taken in self._held.pop(uid, ()):

@@ -255,11 +255,13 @@ class Turn:
             holding.foresee(state, root, mark, self.now)
             if mark.starts_s is not None:
                 why = replace(why, starts_s=mark.starts_s)
-            # What has no end in sight for want of capacity holds no quota (kueue#8602).
-            if for_room and mark.starts_s is None:
+            # What has no end in sight for want of capacity holds no quota (kueue#8602), until it
+            # has waited so long that what takes the quota meanwhile would keep it waiting for ever.
+            endless = for_room and mark.starts_s is None
+            mark.collects = not endless or state.is_aged(item, self.now)
+            if not mark.collects:
                 root.marks.let_go_of(mark, state.book)
-            else:
-                root.marks.top_up(state.book)
+            root.marks.top_up(state.book)
             if mark.foreseen:
                 told = evicting.preempt(state, root, mark, str(why), self.now)
                 if told is not None:

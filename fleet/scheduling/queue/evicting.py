@@ -78,15 +78,22 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
 
 
 def start(state: State, root: Root, mark: Mark, now: float) -> Admit | None:
-    """What was evicted for it is gone, its quota is held: it starts where there is room."""
+    """What was evicted for it is gone, its quota is held: it starts where there is room.
+
+    Places that are kept for others until what is in them ends may be looked for anew after it.
+    """
     item = state.lines.of[mark.item.uid].items[mark.item.uid]
     state.placer.give(item.uid)
-    placed = state.placer.place(item)
+    kept = [each for each in state.searched.values() if each.placed is not None]
+    placed = state.placer.place(item, without=[each.item.uid for each in kept])
     if isinstance(placed, Unplaced):
         if mark.placed is not None:
             state.placer.take(item.uid, mark.placed)
         return None
     mark.placed = None
+    for each in kept:
+        state.give_place(each)
+        each.foreseen = False
     apply(mark.holding, -1)
     charged = state.admit(root, item, placed, mark.asked, [mark], now)
     return Admit(charged, placed, charged.requests)
@@ -126,6 +133,7 @@ def resume(state: State, adopted: Mapping[str, Iterable[str]], now: float) -> No
 
 def _evict(state: State, root: Root, mark: Mark, found: Victims, expires_s: float) -> None:
     uid = mark.item.uid
+    mark.collects = True
     mark.victims = set(found.uids)
     mark.placed = found.placed
     mark.expires_s = expires_s

@@ -52,10 +52,13 @@ def mark_for(
     elif own.order != place:
         own.order = place
         marks.changed()
-    if for_room:
+    if for_room and item.uid not in state.searched:
         state.searched[item.uid] = own
-    elif state.searched.pop(item.uid, None) is not None:
+        own.foreseen = False
+    elif not for_room and state.searched.pop(item.uid, None) is not None:
         state.give_place(own)
+        own.collects = True
+        marks.changed()
     return own
 
 
@@ -90,7 +93,7 @@ def resume(state: State, earmarked: Mapping[str, float], now: float) -> None:
         line = state.lines.of.get(uid)
         if line is not None and uid not in state.root(line.node).marks.by_uid:
             item = line.items[uid]
-            young = now - state.since[uid] < state.rules.aging_s
+            young = not state.is_aged(line.items[uid], now)
             place = (level(line.asked), young, -item.priority, item.sequence, uid)
             state.root(line.node).marks.put(Mark(item, line.asked, place, since_s))
 
@@ -102,7 +105,7 @@ def gives_way(state: State, root: Root, mark: Mark, item: Item, place: Order, no
     """
     if mark.preempts:
         return False
-    aged = now - mark.since_s >= state.rules.aging_s
+    aged = state.is_aged(mark.item, now)
     order = (mark.order[0], False, *mark.order[2:]) if aged else mark.order
     if order > place:
         return True
@@ -118,12 +121,17 @@ def open_to(
     state: State, item: Item, place: Order, now: float
 ) -> tuple[list[str], list[str]]:  # fmt: skip
     """Uids of those whose kept places `item` may be put into; and of those who have waited so long,
-    with no end in sight, that nothing may pass them where they could be."""
+    with no end in sight, that nothing may pass them where they could be: nothing of their own node,
+    whatever it borrows, and of others only what comes before them."""
     free: list[str] = []
     barriers: list[str] = []
     for uid, mark in state.searched.items():
-        aged = now - mark.since_s >= state.rules.aging_s
-        if uid == item.uid or place < mark.order:
+        aged = state.is_aged(mark.item, now)
+        own = item.quota == mark.item.quota and place[1:] > mark.order[1:]
+        if aged and own and mark.starts_s is None:
+            if _compete(item, mark.item):
+                barriers.append(uid)
+        elif uid == item.uid or place < mark.order:
             free.append(uid)
         elif mark.starts_s is None:
             if aged and _compete(item, mark.item):
@@ -169,7 +177,9 @@ def foresee(state: State, root: Root, mark: Mark, now: float) -> None:
     """Find out when it starts by itself, unless that is known and still to come."""
     if mark.item.uid not in state.searched:
         ends = state.runs.ends(state.root_name(mark.item.quota))
-        root.marks.foresee(ends, state.book, now, grace_s=state.rules.patience_s)
+        root.marks.foresee(
+            ends, state.book, now, grace_s=state.rules.patience_s, elsewhere=state.searched
+        )
     elif not mark.foreseen or (mark.starts_s is not None and mark.starts_s <= now):
         _foresee_room(state, mark, now)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from fleet.scheduling.quota.book import add, apply, blocked, room
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from fleet.scheduling.placer import Item, Placed
     from fleet.scheduling.quota.book import Ask, Book
@@ -32,7 +32,7 @@ Order = tuple[int, bool, int, int, str]
 
 class Mark:
     __slots__ = (
-        "again_s", "asked", "expires_s", "foreseen", "full", "held", "item", "order",
+        "again_s", "asked", "collects", "expires_s", "foreseen", "full", "held", "item", "order",
         "placed", "since_s", "starts_s", "victims",
     )  # fmt: skip
 
@@ -43,6 +43,8 @@ class Mark:
         self.since_s = since_s
         self.held: list[int] = [0] * len(asked)
         self.full = not asked
+        self.collects = True
+        """Whether quota is held for it: not while it waits for members with no end in sight."""
         self.starts_s: float | None = None
         """When it would start by itself, as far as it is known."""
         self.foreseen = False
@@ -118,7 +120,7 @@ class Marks:
     def top_up(self, book: Book) -> None:
         """Put what is free where it is waited for, the first earmark first."""
         for mark in self.ordered():
-            if not mark.full:
+            if mark.collects and not mark.full:
                 self._hold(mark, [wanted for _, wanted in mark.asked], book)
 
     def hand_over(self, mark: Mark, left: Ask, book: Book) -> None:
@@ -153,19 +155,27 @@ class Marks:
         self.let_go([mark], book)
 
     def foresee(
-        self, ends: Sequence[tuple[float, str]], book: Book, now: float, *, grace_s: float
+        self,
+        ends: Sequence[tuple[float, str]],
+        book: Book,
+        now: float,
+        *,
+        grace_s: float,
+        elsewhere: Container[str] = (),
     ) -> None:
         """When the first earmarks will be full if everything ends as declared.
 
-        What should have ended longer ago than `grace_s` may run for ever.
+        What should have ended longer ago than `grace_s` may run for ever. Of those in `elsewhere`,
+        which wait for members, more than quota says when they start.
         """
         marks = self.ordered()
+        told = [mark for mark in marks if mark.item.uid not in elsewhere]
         if not self._stale and all(
-            mark.starts_s is None or mark.starts_s > now for mark in marks[: self._outlook]
+            mark.starts_s is None or mark.starts_s > now for mark in told[: self._outlook]
         ):
             return
         self._stale = False
-        for mark in marks:
+        for mark in told:
             mark.starts_s, mark.foreseen = None, False
         done: list[tuple[Ask, int]] = []
 
@@ -175,7 +185,7 @@ class Marks:
 
         for mark in marks:
             change(mark.holding, -1)
-        waiting = marks[: self._outlook]
+        waiting = [mark for mark in marks[: self._outlook] if mark.collects]
         own_ends: list[tuple[float, int, Ask]] = []
         at, index = now, bisect_left(ends, (now - grace_s, ""))
         while waiting:
@@ -184,7 +194,8 @@ class Marks:
             for mark in waiting:
                 if blocked(mark.asked) is None:
                     change(mark.asked, 1)
-                    mark.starts_s = at
+                    if mark.item.uid not in elsewhere:
+                        mark.starts_s = at
                     if mark.item.run_time_s is not None:
                         end = (at + mark.item.run_time_s, len(done), mark.asked)
                         heappush(own_ends, end)
@@ -211,6 +222,6 @@ class Marks:
             while own_ends and own_ends[0][0] <= at:
                 change(heappop(own_ends)[2], -1)
         for mark in marks[: self._outlook]:
-            mark.foreseen = True
+            mark.foreseen = mark.foreseen or mark.item.uid not in elsewhere
         for asked, sign in reversed(done):
             apply(asked, -sign)

@@ -86,10 +86,13 @@ class State:
     def asked(self, item: Item, requests: Mapping[Key, int] | None = None) -> Ask:
         return self.book.ask(item.quota, (requests or item.requests).items())
 
+    def is_aged(self, item: Item, now: float) -> bool:
+        """Whether it has waited so long that nothing newer may pass it."""
+        return now - self.since[item.uid] >= self.rules.aging_s
+
     def in_node(self, line: Line, now: float) -> InNode:
         item = line.first
-        young = now - self.since[item.uid] < self.rules.aging_s
-        return young, -line.priority, item.sequence, item.uid
+        return not self.is_aged(item, now), -line.priority, item.sequence, item.uid
 
     # Waking
 

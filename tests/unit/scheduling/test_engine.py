@@ -307,6 +307,36 @@ def test_what_fits_in_no_member_holds_no_quota() -> None:
     assert case.used("a") == 4
 
 
+def test_what_waits_for_a_member_with_no_end_in_sight_holds_no_quota_from_others() -> None:
+    """kueue#8602: nor when those come later, one after the other."""
+    case = Case(two(a=12, b=0), Members(east=8, west=4))
+    case.start("runs", "a", 1)
+    case.submit("large", "a", 8)
+    case.step()
+    assert case.why("large").startswith("no member has room")
+    assert case.used("a") == 1
+    case.submit("w", "a", 2, shape="w")
+    case.submit("v", "a", 2, shape="v")
+    assert admitted(case.step()) == ["w", "v"]
+    assert case.used("a") == 5
+
+
+def test_that_there_is_quota_for_it_is_no_end_in_sight_for_what_waits_for_a_member() -> None:
+    """Nor when somebody else's turn by quota is foreseen in between."""
+    tree = Tree.of([Node("a", "", {GPU: Share(32), CPU: Share(8)})])
+    case = Case(tree, Members(east=8), aging_s=50)
+    case.start("runs", "a", 0, requests={GPU: 4, CPU: 4})
+    case.submit("large", "a", 8)
+    case.step()
+    case.now = 60
+    case.submit("cores", "a", 0, requests={CPU: 8})
+    case.submit("small", "a", 1)
+    case.engine.capacity_changed()
+    told = case.step()
+    assert admitted(told) == []
+    assert waits(told) == {"cores": "Quota", "small": "Behind"}
+
+
 def test_as_many_start_as_fit_however_many_come_at_once() -> None:
     """karmada#1385, karmada#6518: all saw the same free capacity."""
     case = Case(two(a=64, b=0), Members(east=2, west=2))
@@ -575,6 +605,29 @@ def test_what_was_freed_is_for_the_preemptor_and_counts_as_its_use() -> None:
     case.evict(victims[1])
     told = case.step()
     assert admitted(told) == ["owner"]
+
+
+def test_a_place_that_is_kept_until_others_end_does_not_stand_in_a_preemptors_way() -> None:
+    """Both are in the same nodes: the preemptor's becomes free first."""
+    tree = Tree.of(
+        [
+            node("root", guaranteed=16),
+            node("a", "root", guaranteed=8),
+            node("b", "root", guaranteed=0),
+            node("c", "root", guaranteed=8),
+        ]
+    )
+    case = Case(tree, Members(east=8))
+    case.start("ends-at-40", "b", 6, run_time_s=40)
+    case.start("goes", "b", 2)
+    case.submit("owner", "a", 2)
+    assert evicted(case.step(1)) == {"owner": ("goes",)}
+    case.submit("next", "c", 4)
+    case.step()
+    starts = {item.uid: why.starts_s for item, why in case.engine.waiting() if why is not None}
+    assert starts["next"] == 40
+    case.evict("goes")
+    assert admitted(case.step()) == ["owner"]
 
 
 def test_an_earmark_expires_and_its_preemptor_tries_more_rarely() -> None:
@@ -851,6 +904,25 @@ def test_a_gang_that_waits_for_a_member_without_end_in_sight_is_not_starved() ->
     running = [f"r{number}" for number in range(4)]
     for number in range(4, 200):
         case.submit(f"r{number}", "a", 2)
+        case.engine.finish(running.pop(0))
+        told = admitted(case.step(10))
+        running += told
+        if "large" in told:
+            break
+    assert running == ["large"]
+
+
+def test_after_the_aging_bound_nothing_of_its_own_node_passes_a_gang() -> None:
+    """Whatever is within the guarantee of the node, which the gang itself would exceed with it."""
+    case = Case(two(a=8, b=0), Members(east=8), aging_s=50)
+    case.engine.quota_changed(two(a=8, b=8))
+    running = []
+    for number in range(4):
+        case.start(f"r{number}", "a", 1)
+        running.append(f"r{number}")
+    case.submit("large", "a", 8)
+    for number in range(4, 60):
+        case.submit(f"r{number}", "a", 1)
         case.engine.finish(running.pop(0))
         told = admitted(case.step(10))
         running += told
