@@ -1,6 +1,6 @@
 """The engine over the search, whatever happens: what holds in every history of a whole fleet.
 
-Gangs of several sizes and units are submitted, end, grow and are withdrawn; quotas change; nodes and
+Gangs of several sizes and units are submitted, end and are withdrawn; quotas change; nodes and
 clusters go and come back. Checked by sums of its own: conservation, no partial gang, no eviction
 without progress, bounded wait, and that the order in which clusters are told changes nothing.
 """
