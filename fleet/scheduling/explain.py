@@ -40,6 +40,7 @@ _PASSING: Final = frozenset(
         "TooSmall",
     }
 )
+_UNUSED: Final = {"TooSmall": "too small", "NetworkTooSmall": "too small", "TooDear": "too dear"}
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -270,12 +271,9 @@ def _owed_row(
 
 def _other_row(cluster: Mapping[str, Any], changed: str | None, *, placed: bool) -> tuple[str, ...]:
     reason = cluster.get("reason", "")
-    short = reason in ("TooSmall", "NetworkTooSmall")
     if cluster.get("verdict") == "Used":
         return cluster["name"], "was used", "when it ran last"
-    told = "not needed" if cluster.get("verdict") == "Unused" and not short else "too small"
-    if cluster.get("verdict") != "Unused":
-        told = "not used"
+    told = _UNUSED.get(reason, "not needed") if cluster.get("verdict") == "Unused" else "not used"
     why = cluster.get("message") or reason
     if changed is not None:
         why = changed

@@ -142,6 +142,21 @@ def short(candidate: Candidate, pods: int) -> tuple[str, str]:
     return "TooSmall", f"has {free} free, {pods} are needed"
 
 
+def too_dear(cost: Cost | None, currency: str) -> tuple[str, str]:
+    """(reason, message) for a cluster that has room, where all that fits is above the ceiling."""
+    if cost is None or cost.unknown:
+        return "TooDear", "it has room, and all that fits is above the ceiling of the policy"
+    alone = f"{amount_text(cost.micro)} {currency}/h"
+    return "TooDear", f"it would cost {alone} there, above the ceiling of the policy"
+
+
+def partly(candidate: Candidate, wanted: Sequence[Role]) -> tuple[str, str]:
+    """(reason, message) for a cluster that has room for one role and not for all."""
+    if len(wanted) < 2:
+        return "TooSmall", f"has {candidate.pods} free, and not as they are needed"
+    return "TooSmall", f"has {candidate.pods} free for one role, and no room for all of them"
+
+
 def refusal(
     role: Role,
     pods: int,

@@ -199,13 +199,31 @@ def refusal(question: Question, judged: Sequence[Judged]) -> Refusal:
         demand=question.demand,
         message=message,
         verdicts=tuple(
-            _verdict(judged, at, each, sentences.short(each, wanted))
+            _verdict(judged, at, each, _left(question, judged, at, each, wanted, dear))
             for at, each in enumerate(first.candidates)
         ),
         at_best=_by_domain(first, question.span),
         retry_after_s=retry,
         impossible=impossible,
     )
+
+
+def _left(
+    question: Question,
+    judged: Sequence[Judged],
+    at: int,
+    candidate: Candidate,
+    pods: int,
+    dear: Answer | None,
+) -> tuple[str, str]:
+    """(reason, message) for a cluster that nothing speaks against, where there is no plan."""
+    if (candidate.pods or 0) < pods:
+        return sentences.short(candidate, pods)
+    if dear is not None:
+        return sentences.too_dear(_whole_cost(judged, at), question.views.prices.currency)
+    if not question.payable:
+        return "OtherCurrency", "its price is in another currency than the ceiling of the policy"
+    return sentences.partly(candidate, [each.role for each in judged])
 
 
 _TRANSIENT: Final = frozenset({"", "Full", "TierNotYet", "Cordoned", "NotReady", "Barred"})

@@ -174,6 +174,8 @@ def test_of_what_was_not_asked_about_only_where_it_ran_is_told():
 
 
 def test_a_word_of_the_moment_is_told_as_of_its_moment():
+    dear = [verdict("d", "TooDear", verdict="Unused")]
+    assert others(dear, None, placed=False) == ["d   too dear   m"]
     passing = [verdict("b", "Full"), verdict("c", "TooSmall", verdict="Unused")]
     assert others(passing, None, placed=True) == [
         "b   not used    when this was placed: m",

@@ -225,6 +225,10 @@ def test_the_ceiling_is_a_bound_and_the_refusal_says_what_it_would_cost(build):
     assert isinstance(refusal, Refusal)
     assert refusal.message == "would cost 11.4 USD/h at least, the policy allows 10 USD/h"
     assert not refusal.impossible
+    (verdict,) = refusal.verdicts
+    assert (verdict.reason, verdict.message) == (
+        "TooDear", "it would cost 11.4 USD/h there, above the ceiling of the policy"
+    )  # fmt: skip
 
 
 def test_more_clusters_are_used_where_fewer_are_too_dear(build):
@@ -278,6 +282,7 @@ def test_prices_of_another_currency_than_the_ceiling_are_not_guessed(build):
     assert refusal.message == (
         "the policy's ceiling is in USD, the prices are in EUR: they cannot be compared"
     )
+    assert reasons(refusal) == {"east": "OtherCurrency"}
 
 
 # -- preference
