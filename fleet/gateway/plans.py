@@ -56,7 +56,9 @@ _LEVELS: Final = {
     "tier": "tier", "clusters": "clusters", "unknown": "unpriced", "micro": "perHour",
     "blocks": "blocks",
 }  # fmt: skip
-_NO_PLACE_WANTED: Final = Verdict("NotCompared", why="it waits for quota, not for a place")
+_NO_PLACE_WANTED: Final = Verdict(
+    "NotCompared", why="it waits for its turn or for quota, not for a place"
+)
 
 
 class Plan:

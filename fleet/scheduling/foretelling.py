@@ -18,7 +18,7 @@ from fleet.scheduling.placement import Plan
 from fleet.scheduling.rooms import Rooms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.decisions import Decision, Why
@@ -131,8 +131,7 @@ def foretell(
                 why=waits.get(uid),
                 victims=best.victims if isinstance(best, Preempt) else (),
             )
-        gone = (uid, *(found.victims if found.verdict == "Evicts" else ()))
-        among = tuple(rooms.clusters(without=gone).values())
+        among = _among(rooms, uid, found, waits)
         told.append(replace(found, item=each.item, among=among))
     loans = tuple(each for each in step if isinstance(each, Lend | Recall | Settle))
     return Prospect(
@@ -142,6 +141,29 @@ def foretell(
         loans=tuple(each for each in loans if each.uid not in wanted),
         donors=tuple(other.accounts()),
     )
+
+
+def _among(rooms: Rooms, uid: str, found: Foretold, waits: Collection[str]) -> tuple[Cluster, ...]:
+    """What it had the choice of. Who ends in time may be given room that is kept for others."""
+    gone = {uid, *(found.victims if found.verdict == "Evicts" else ())}
+    there = rooms.clusters(without=gone)
+    if found.plan is not None and not _holds(there, found.plan):
+        there = rooms.clusters(without={*gone, *waits})
+    return tuple(there.values())
+
+
+def _holds(clusters: Mapping[str, Cluster], plan: Plan) -> bool:
+    kinds = {role.name: role.kind for role in plan.demand.roles}
+    for shard in plan.shards:
+        capacity = clusters[shard.cluster].capacity
+        roles = shard.by_role or ((shard.intervals[0].role, shard.blocks),)
+        wanted = [(kinds[role], dict(blocks)) for role, blocks in roles]
+        if capacity is None:
+            return False
+        _, taken = capacity.take_together(wanted)
+        if sum(each.pods for each in taken) < shard.pods:
+            return False
+    return True
 
 
 def _found(uid: str, decision: Decision | LoanDecision | None) -> Foretold | None:

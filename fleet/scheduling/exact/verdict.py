@@ -85,7 +85,7 @@ def comparison_of(
     now_s: float,
 ) -> Comparison:
     """`clusters` have deducted what all others have."""
-    demand = asked.demand
+    demand = decision.demand if isinstance(decision, Plan) else asked.demand
     if demand.policy.data:
         return Comparison(None, why_not="what its data costs is not in the exact model")
     if not isinstance(decision, Plan) and decision.reason:

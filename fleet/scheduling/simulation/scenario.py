@@ -29,6 +29,7 @@ from policies import (
     PLACEMENT,
     PLACEMENT_POLICY,
     PRICE_BOOK,
+    builtin,
     kinds,
 )
 from policies.quota_tree import claims_of, specs_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.quota.tree import Tree
+    from fleet.scheduling.selection import Policy
     from fleet.scheduling.simulation.documents import Document
     from fleet.scheduling.simulation.works import Work
     from policies.kind import Kind
@@ -122,7 +124,7 @@ def scenario_of(
     prices = prices_of(books, now=start)
     fleet = Fleet(
         clusters=(),
-        policies=tuple(policy_of(each.obj) for each in parts.of_kind(PLACEMENT_POLICY)),
+        policies=_policies(each.obj for each in parts.of_kind(PLACEMENT_POLICY)),
         prices=prices,
         priorities=priorities,
         never_preempt=never,
@@ -290,6 +292,15 @@ def _namespaces(documents: Iterable[Document], found: Iterable[Work]) -> list[Ob
         }
         for name, obj in sorted(given.items())
     ]  # fmt: skip
+
+
+def _policies(objects: Iterable[Object]) -> tuple[Policy, ...]:
+    """Those that are given, and those that every fleet has."""
+    shipped = (each for each in builtin.objects() if each["kind"] == PLACEMENT_POLICY.name)
+    found = {
+        (policy.namespace, policy.name): policy for policy in map(policy_of, (*shipped, *objects))
+    }
+    return tuple(found.values())
 
 
 def _first(found: Iterable[Work]) -> datetime | None:

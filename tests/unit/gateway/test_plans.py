@@ -127,7 +127,10 @@ BEST = Optimum(Objective(0, 1, 2, 0, 3_000_000, 4), (Share("worker", "east", "r1
         (Verdict("NotCompared", why="so"), {"verdict": "NotCompared", "message": "so"}),
         (
             None,
-            {"verdict": "NotCompared", "message": "it waits for quota, not for a place"},
+            {
+                "verdict": "NotCompared",
+                "message": "it waits for its turn or for quota, not for a place",
+            },
         ),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from fleet.scheduling.exact.solver import Limits
 from fleet.scheduling.exact.verdict import Verdict, _of_plan, _of_refusal, comparison_of
 from fleet.scheduling.placement import Refusal
 from fleet.scheduling.planner import Fleet, asked_of
+from fleet.scheduling.views import Views
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +46,8 @@ def held(build: Any) -> Any:
         among: Iterable[Cluster] | None = None,
     ) -> Verdict:
         clusters = list(clusters)
-        decision = asked.choose(clusters, prices, Fleet(()).ceilings, now=build.now, now_s=0.0)
+        views = Views(clusters, prices=prices)
+        decision = asked.choose(views, Fleet(()).ceilings, now=build.now)
         compared = comparison_of(
             asked, decision, clusters if among is None else among, prices, now=build.now, now_s=0.0
         )
