@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from policies.base import REQUIRED, Items, Model, setting
 from policies.parts import Budget, Condition, Selector
-from policies.scalars import MOST_PODS, Amount, Currency, Duration, ResourceAmount, Share
+from policies.scalars import MOST_PODS, Amount, Currency, Duration, ResourceAmount, Share, Time
 
 if TYPE_CHECKING:
     from fleet.kube.quantity import Quantity
@@ -113,6 +113,13 @@ class Spent(Model):
     unknown: bool = setting(False, "Whether something ran whose price was not known.")
 
 
+class TakenBack(Model):
+    """What was taken back from others at one time."""
+
+    at: Time = setting(REQUIRED, "When others were told to end for work of this node.")
+    amount: int = setting(REQUIRED, "Accelerators (pods, where they have none).")
+
+
 class QuotaSummary(Model):
     """What the columns of `kubectl get fleetquotas` show: amounts by accelerator, else resource."""
 
@@ -131,6 +138,9 @@ class FleetQuotaStatus(Model):
     admitted: int = setting(0, "Workloads that run or are to start.")
     waiting: int = setting(0, "Workloads that wait.")
     spent: Items[Spent] = setting((), "Money, by month and currency, latest month first.")
+    taken_back: Items[TakenBack] = setting(
+        (), "What it took back from others in the last minute, for maxReclaimPerMinute."
+    )
     summary: QuotaSummary = setting({}, "The columns.")
     conditions: Items[Condition] = setting(
         (),

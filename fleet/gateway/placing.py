@@ -40,7 +40,7 @@ from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Item
 from fleet.scheduling.planner import Urgency, asked_of, counted_in, promises_of
 from fleet.scheduling.quota.tree import Key, Tree
-from fleet.scheduling.quota_objects import tree_of
+from fleet.scheduling.quota_objects import taken_back_in, tree_of
 from fleet.scheduling.reasons import because, reason_of
 from fleet.scheduling.record import Held
 from fleet.scheduling.rooms import Picture, Rooms
@@ -412,7 +412,7 @@ class Placing:
         seen = [(each.name, each.revision) for each in (*quotas, *namespaces, *policies)]
         if seen == self._claimed:
             return
-        self._claimed = seen
+        begins, self._claimed = self._claimed is None, seen
         objects = [each.parse() for each in quotas]
         self.claims = claims_of(objects, [each.parse() for each in namespaces])
         try:
@@ -423,6 +423,9 @@ class Placing:
         if (tree, terms) != (self.desk.tree, self._terms):
             self._terms = terms
             self.desk.change(tree, terms)
+        if begins:
+            for obj in objects:
+                self.engine.took_back(obj["metadata"]["name"], taken_back_in(obj))
 
     def _take_in(self) -> None:
         before, self._read = self._read, {}

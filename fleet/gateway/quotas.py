@@ -1,7 +1,7 @@
 """What the FleetQuota objects say of use: written from the accounts, when they have changed.
 
-The accounts are made of Placements (see `placing`); nothing is read back from here. When is
-`statuses`' to say.
+The accounts are made of Placements (see `placing`); nothing is read back from here but what a node
+took back in the last minute, after a restart. When is `statuses`' to say.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fleet.errors import NotFound
 from fleet.gateway import queue_metrics as metrics
 from fleet.gateway.statuses import Statuses
-from fleet.scheduling.quota_objects import status_of
+from fleet.scheduling.quota_objects import status_of, taken_back_told
 from fleet.scheduling.reasons import reason_of
 from policies import FLEET_QUOTA
 
@@ -61,6 +61,9 @@ class Quotas(Statuses):
             if spent:
                 told["summary"]["spent"] = spent
             status = {**before, **told, "admitted": admitted}
+            status.pop("takenBack", None)
+            if recent := self._placing.engine.taken_back().get(name):
+                status["takenBack"] = taken_back_told(recent, self._now())
             return None if status == before else {**obj, "status": status}
 
         resource = FLEET_QUOTA.resource

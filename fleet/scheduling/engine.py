@@ -13,6 +13,7 @@ gateway, `simulation` and the benches feed it and act on what it says.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from heapq import heappop
 from typing import TYPE_CHECKING, Final
@@ -28,7 +29,7 @@ from fleet.scheduling.quota.book import apply, blocked
 from fleet.scheduling.quota.report import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from fleet.scheduling.decisions import Decision, Why
     from fleet.scheduling.placer import Item, Placed, Placer
@@ -192,6 +193,16 @@ class Engine:
         if leaving_for:
             self._adopted.setdefault(leaving_for, set()).add(item.uid)
 
+    def taken_back(self) -> dict[str, list[tuple[float, int]]]:
+        """What nodes with a bound on that took back from others in the last minute: when, and how
+        many accelerators (pods, of work without). To be given to `took_back` after a restart.
+        """
+        return {node: [*recent] for node, recent in self._state.reclaimed.items() if recent}
+
+    def took_back(self, node: str, recent: Iterable[tuple[float, int]]) -> None:
+        """It was so before the state was made anew."""
+        self._state.reclaimed[node] = deque(sorted(recent))
+
     def fork(self, placer: Placer) -> Engine:
         """An engine with the same work, quota and earmarks over another Placer, which knows the
         members but nothing of what runs: for asking without acting.
@@ -213,6 +224,9 @@ class Engine:
         for (node, key), amount in state.book.lent.items():
             other.book.lend(node, key, amount)
         other.book.lose_again(state.book)
+        other._state.failed = dict(state.failed)
+        for node, recent in self.taken_back().items():
+            other.took_back(node, recent)
         earmarks = self.earmarks()
         for item, _ in self.waiting():
             other.submit(item, state.since[item.uid], earmarked_s=earmarks.get(item.uid))

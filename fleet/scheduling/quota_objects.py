@@ -7,6 +7,8 @@ equal to the one before.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.scheduling.cost.intervals import month_of
@@ -18,7 +20,6 @@ from policies.scalars import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from fleet.scheduling.cost.showback import Spending
     from fleet.scheduling.quota.report import Line
@@ -111,6 +112,25 @@ def status_of(
         now=now,
     )
     return status
+
+
+def taken_back_told(recent: Iterable[tuple[float, int]], now: datetime) -> list[Object]:
+    """For the status of a FleetQuota. Times are whole seconds, the later ones: so a bound by the
+    minute that is read back is never shorter than a minute."""
+    return [
+        {
+            "at": datetime.fromtimestamp(ceil(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "amount": amount,
+        }
+        for at, amount in recent
+        if at > now.timestamp() - 60
+    ]
+
+
+def taken_back_in(obj: Mapping[str, Any]) -> list[tuple[float, int]]:
+    """What a FleetQuota's status says of that."""
+    told = (obj.get("status") or {}).get("takenBack") or ()
+    return [(datetime.fromisoformat(each["at"]).timestamp(), int(each["amount"])) for each in told]
 
 
 def _says_something(line: Line) -> bool:

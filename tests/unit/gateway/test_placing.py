@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet.dispatch.planning import Answer, Answered, Question, Refused
+from fleet.dispatch.planning import Answer, Answered, Evict, Question, Refused
 from fleet.errors import Invalid
 from fleet.gateway.placing import Placing
 from fleet.gateway.quotas import Quotas
@@ -94,7 +94,7 @@ def placement(workload: dict[str, Any], status: dict[str, Any] | None = None) ->
         "kind": "Placement",
         "metadata": {
             "name": name_of(workload["kind"], metadata["name"]),
-            "namespace": "payments",
+            "namespace": metadata["namespace"],
             "uid": "p",
         },
         "spec": {"workload": told},
@@ -398,6 +398,54 @@ async def test_the_use_of_quotas_is_written_once_and_again_when_it_changes(teams
     assert status("payments")["resources"][0]["used"] == "0"
 
 
+async def test_a_restart_forgets_neither_what_was_taken_back_nor_how_long_work_ran(teams):
+    """maxReclaimPerMinute and minRunTime hold over a restart as without one."""
+    clock = [NOW]
+
+    def life() -> Placing:
+        return Placing(
+            teams, Books(east=8), now=lambda: clock[0], clock=lambda: 0.0, lease_s=15.0
+        )  # fmt: skip
+
+    for name, rules in (
+        ("payments", {"maxReclaimPerMinute": 1}),
+        ("risk", {"minRunTime": "20s"}),
+    ):
+        present = teams.get(FLEET_QUOTA.resource, "", name)
+        obj = present.parse()
+        obj["spec"]["preemption"] = rules
+        await teams.update(FLEET_QUOTA.resource, obj, expected=present.revision)
+    asks = life()
+    for at in range(4):
+        await start(teams, asks, job(f"r{at}", 1, metadata={"namespace": "risk"}))
+    questions = [await submit(teams, job(f"p{at}", 1)) for at in range(2)]
+
+    async def evicted(asks: Placing) -> list[Evict]:
+        return [step async for step in asks.round(questions) if isinstance(step, Evict)]
+
+    for seconds, lives in ((10, 2), (19, 1)):
+        clock[0] = NOW + timedelta(seconds=seconds)
+        for _ in range(lives):
+            assert await evicted(life()) == [], "what runs for so short a time is let be"
+    clock[0] = NOW + timedelta(seconds=30)
+    asks = life()
+    (told,) = await evicted(asks)
+    await Quotas(teams, asks, now=lambda: clock[0]).write()
+    for row, name in ((JOBS, "p0"), (PLACEMENT.resource, "job-p0")):
+        entry = teams.get(row, "payments", name)
+        await teams.delete(row, namespace="payments", name=name, expected=entry.revision)
+    questions.pop(0)
+    assert told.other["name"] == "p0"
+    clock[0] = NOW + timedelta(seconds=80)
+    assert await evicted(life()) == [], "a second one in this minute is one too many"
+    clock[0] = NOW + timedelta(seconds=92)
+    asks = life()
+    assert len(await evicted(asks)) == 1
+    await Quotas(teams, asks, now=lambda: clock[0]).write()
+    status = teams.get(FLEET_QUOTA.resource, "", "payments").parse()["status"]
+    assert status["takenBack"] == [{"at": "2026-11-29T00:01:32Z", "amount": 1}]
+
+
 # -- what would be
 
 
@@ -405,8 +453,10 @@ async def start(store: ObjectStore, asks: Placing, obj: dict[str, Any]) -> None:
     """Submit it and store what was decided."""
     question = await submit(store, obj)
     async for step in asks.round([question]):
-        entry = store.get(PLACEMENT.resource, "payments", question.placement["metadata"]["name"])
-        made = {**question.placement, "status": {**step.answer.status, "phase": "QuotaHeld"}}
+        namespace = question.placement["metadata"]["namespace"]
+        entry = store.get(PLACEMENT.resource, namespace, question.placement["metadata"]["name"])
+        begun = {"phase": "QuotaHeld", "phaseSince": "2026-11-29T00:00:00Z"}
+        made = {**question.placement, "status": {**step.answer.status, **begun}}
         await store.update(PLACEMENT.resource, made, expected=entry.revision)
     async for _ in asks.round([]):
         pass
