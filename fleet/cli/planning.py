@@ -57,7 +57,8 @@ def plan(
 
     Jobs and Pods: whether each would start and where, what would be ended for it, or why it would
     wait and what would help. FleetQuotas, LendingPolicies and PlacementPolicies: the same with them
-    as given, which quotas would be above their limit, and what would be lent and called back.
+    as given, which quotas would be above their limit, what would be ended for work that waits
+    already, and what would be lent and called back.
     """
     where = namespace or client.access.namespace or "default"
     objects = [each for file in files for each in _objects(file, where)]
@@ -106,6 +107,9 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
         yield from _lines(item)
         if "exact" in item:
             yield f"  {_exactly(item['exact'])}"
+    for each in answer.get("evictions", ()):
+        gone = ", ".join(each["evicts"])
+        yield f"{each['workload']}, which waits: {gone} would be told to end for it"
     for each in answer.get("loans", ()):
         yield _loan(each)
     for each in donors:
@@ -116,7 +120,8 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
             f"quota {each['quota']}: would be {each['by']} {each['name']}{kind} above its limit; "
             "nothing would be ended for that, and nothing more would start"
         )
-    if not (answer["items"] or answer["overcommitted"] or answer.get("loans") or donors):
+    acts = any(answer.get(each) for each in ("items", "overcommitted", "evictions", "loans"))
+    if not (acts or donors):
         yield "Nothing that runs would be touched."
 
 

@@ -225,6 +225,10 @@ def _answer(outlook: Outlook, workloads: dict[str, Object]) -> Object:
             }
             for node, key, by in outlook.prospect.over
         ],
+        "evictions": [
+            {"workload": outlook.name(each.uid), "evicts": [*map(outlook.name, each.victims)]}
+            for each in outlook.prospect.evictions
+        ],
         "loans": [_loan(each, outlook) for each in outlook.prospect.loans],
         "donors": [{"policy": each.policy, "quota": each.donor, **account_written(each)}
             for each in outlook.prospect.donors

@@ -68,12 +68,13 @@ class Foretold:
 @dataclass(frozen=True, slots=True)
 class Prospect:
     """All of it, and the accounts as they would be: `over` is what would be above a limit then and
-    is not now. `loans` is what would be lent to others, called back, and covered; `donors` what
-    each would keep and could lend."""
+    is not now. `evictions` is what would be ended for others that wait; `loans` what would be lent
+    to others, called back, and covered; `donors` what each would keep and could lend."""
 
     told: tuple[Foretold, ...]
     over: tuple[tuple[str, Key, int], ...]
     book: Book
+    evictions: tuple[Preempt, ...] = ()
     loans: tuple[Lend | Recall | Settle, ...] = ()
     donors: tuple[Account, ...] = ()
 
@@ -138,6 +139,7 @@ def foretell(
         tuple(told),
         over,
         forked.book,
+        evictions=tuple(e for e in step if isinstance(e, Preempt) and e.uid not in wanted),
         loans=tuple(each for each in loans if each.uid not in wanted),
         donors=tuple(other.accounts()),
     )

@@ -2,8 +2,8 @@
 
 A plan holds all that was asked for from the moment it is stored until nothing of it can run any
 more: what is leaving, and what was lost and is to be placed anew, is held still. What has ended for
-good is not: pods of a Job that have succeeded, shards that have (kueue#13178). Pure; `keeping`
-brings the engine in line with it.
+good is not: pods of a Job that have succeeded, indexes that have failed for good, shards that have
+succeeded (kueue#13178, kueue#13717). Pure; `keeping` brings the engine in line with it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,21 @@ def wish_of(obj: Object) -> Wish | None:
         counts = {part.role: pod_counts(part.template) for part in parts}
     except (ValueError, InvalidQuantity):
         return None
-    completions = (obj.get("spec") or {}).get("completions") if obj.get("kind") == "Job" else None
-    left = None
-    if completions is not None:
-        left = max(0, int(completions) - int((obj.get("status") or {}).get("succeeded") or 0))
+    left = _left(obj) if obj.get("kind") == "Job" else None
     return Wish({part.role: part.pods for part in parts}, counts, left) if parts else None
+
+
+def _left(job: Object) -> int | None:
+    """Pods of a Job that have still to succeed: not those whose index has failed for good."""
+    completions = (job.get("spec") or {}).get("completions")
+    if completions is None:
+        return None
+    status: Object = job.get("status") or {}
+    failed = 0
+    for part in filter(None, str(status.get("failedIndexes") or "").split(",")):
+        first, _, last = part.partition("-")
+        failed += int(last or first) - int(first) + 1
+    return max(0, int(completions) - int(status.get("succeeded") or 0) - failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -514,6 +514,28 @@ async def test_a_changed_quota_is_tried_before_it_acts(teams):
         assert told.verdict == verdict
 
 
+async def test_a_changed_quota_says_what_it_would_end_for_work_that_waits(teams):
+    """Of work that is not among what is asked about."""
+    clock = [NOW]
+    asks = Placing(teams, Books(east=8), now=lambda: clock[0], clock=lambda: 0.0, lease_s=15.0)
+    for at in range(4):
+        await start(teams, asks, job(f"r{at}", 1, metadata={"namespace": "risk"}))
+    for name, rules in (("risk", "LowerPriority"), ("payments", "Never")):
+        present = teams.get(FLEET_QUOTA.resource, "", name)
+        obj = present.parse()
+        obj["spec"]["preemption"] = {"reclaim": rules}
+        await teams.update(FLEET_QUOTA.resource, obj, expected=present.revision)
+    clock[0] = NOW + timedelta(minutes=5)
+    question = await submit(teams, job("p", 2))
+    assert not [step async for step in asks.round([question]) if isinstance(step, Evict)]
+    mine = teams.get(FLEET_QUOTA.resource, "", "payments").parse()
+    assert asks.foretell([], [mine]).prospect.evictions == ()
+    reclaims = {**mine, "spec": {**mine["spec"], "preemption": {"reclaim": "Any"}}}
+    (told,) = asks.foretell([], [reclaims]).prospect.evictions
+    assert (told.uid, len(told.victims)) == ("uid-p", 2)
+    assert {run.leaving_for for run in asks.engine.running().values()} == {""}
+
+
 async def test_what_members_run_by_themselves_counts_and_is_a_line_of_its_own(teams):
     books = Books(east=8)
     asks = Placing(teams, books, now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)

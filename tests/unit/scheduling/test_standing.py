@@ -46,9 +46,9 @@ def shard(cluster, count, state, **more):
     return {"cluster": cluster, "roles": roles, "state": state, **more}
 
 
-def held(build, status, pods=6, succeeded=0):
+def held(build, status, pods=6, succeeded=0, **more):
     job = build.job(pods)
-    job["status"] = {"succeeded": succeeded}
+    job["status"] = {"succeeded": succeeded, **more}
     wish = wish_of(job)
     found = standing_of(status, wish, now=NOW)
     return None if found is None else (found.amounts.get(GPU, 0), set(found.clusters))
@@ -72,6 +72,18 @@ def test_what_has_succeeded_is_held_no_more(build):
     assert held(build, {"phase": "Running", "shards": alone}, succeeded=5) == (1, {"a"})
     # Of many indexes those run that are left of them, never more than at a time.
     assert held(build, {"phase": "Running", "shards": alone}, pods=9) == (6, {"a"})
+
+
+@pytest.mark.parametrize(
+    ("failed", "left"), [("", 5), ("3", 4), ("0,2-4", 1), ("0-4", 0), ("1,2,4", 2)]
+)
+def test_indexes_that_have_failed_for_good_hold_nothing(build, failed, left):
+    """kueue#13717: where each index has a budget of its own, the others go on."""
+    alone = [shard("a", 6, "Running")]
+    found = held(
+        build, {"phase": "Running", "shards": alone}, succeeded=1, failedIndexes=failed
+    )  # fmt: skip
+    assert found == (left, {"a"})
 
 
 def test_an_end_frees_everything_once_nothing_runs(build):
