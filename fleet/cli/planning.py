@@ -164,12 +164,16 @@ def _lines(item: Object) -> Iterator[str]:
     match item["verdict"]:
         case "Runs":
             yield f"{name}: runs already; fleet explain {item['kind'].lower()}/{name} says where"
+        case "Ended" | "Leaves" | "NotPlaced":
+            yield f"{name}: {item['message']}; nothing would be decided about it"
+        case "Suspended":
+            yield f"{name}: would wait: {item['message']}"
         case "Starts":
             yield f"{name}: would start"
-            yield from explained(item["placement"])[1:]
+            yield from explained(item["placement"], foretold=True)[1:]
         case "Evicts":
             yield f"{name}: would start once {evicts} has ended, which would be told to"
-            yield from explained(item["placement"])[1:]
+            yield from explained(item["placement"], foretold=True)[1:]
         case _:
             yield f"{name}: would wait. {status.get('message', '')}".rstrip()
             hints = []
@@ -179,7 +183,7 @@ def _lines(item: Object) -> Iterator[str]:
                 hints.append(f"if it were the most urgent: {evicts} would be ended for it")
             for at, hint in enumerate(hints):
                 yield f"  {'or' if at else 'fits'} {hint}"
-            yield from explained(item["placement"])[2:] if "placement" in item else ()
+            yield from explained(item["placement"], foretold=True)[2:] if "placement" in item else ()
 
 
 def _exactly(told: Object) -> str:

@@ -18,11 +18,11 @@ import orjson
 
 from fleet.apiserver.bodies import json_response
 from fleet.dispatch import kinds
+from fleet.dispatch import record as records
 from fleet.dispatch.planning import Question
 from fleet.errors import AlreadyExists, BadRequest, ConfigError, Invalid
 from fleet.gateway.actions import body_of
 from fleet.gateway.loans import account_written
-from fleet.kube import builtin
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request
 from fleet.scheduling.exact.solver import cp_sat
@@ -87,20 +87,28 @@ class Plan:
                 f"at most {_MOST_EXACT} workloads are held against the optimum at a time, these "
                 f"are {len(questions)}"
             )
-        outlook = self._placing.foretell(questions, rules, measured=exact)
-        workloads = {each.workload["metadata"]["uid"]: each.workload for each in questions}
-        answer = _answer(outlook, workloads)
+        settled = {_uid(each): item for each in questions if (item := _settled(each)) is not None}
+        open_ = [each for each in questions if _uid(each) not in settled]
+        outlook = self._placing.foretell(open_, rules, measured=exact)
+        workloads = {_uid(each): each.workload for each in open_}
+        told = {each.uid: _item(each, outlook, workloads[each.uid]) for each in outlook.prospect.told}
         if exact:
             verdicts = await asyncio.to_thread(_verdicts, outlook)
-            for told, item in zip(outlook.prospect.told, answer["items"], strict=True):
-                if told.verdict != "Runs":
-                    item["exact"] = _exact(verdicts.get(told.uid, _NO_PLACE_WANTED))
-        return json_response(200, answer)
+            for uid, item in told.items():
+                if item["verdict"] != "Runs":
+                    item["exact"] = _exact(verdicts.get(uid, _NO_PLACE_WANTED))
+        items = {**settled, **told}
+        asked = dict.fromkeys(map(_uid, questions))
+        return json_response(200, _answer(outlook, [items[uid] for uid in asked if uid in items]))
 
     def words(self, workload: Object) -> str:
-        """What would be decided about one that a dry run let through, for a warning."""
+        """What would be decided about one that a dry run let through, for a warning; "" where that
+        is nothing."""
+        question = self._question(workload)
+        if (settled := _settled(question)) is not None:
+            return f"would wait: {settled['message']}" if settled["verdict"] == "Suspended" else ""
         try:
-            outlook = self._placing.foretell([self._question(workload)], ())
+            outlook = self._placing.foretell([question], ())
         except Invalid as error:
             return error.message
         for told in outlook.prospect.told:
@@ -197,25 +205,60 @@ def _amount(field: str, value: int) -> int | str:
     return amount_text(value) if field == "micro" else value
 
 
+def _uid(question: Question) -> str:
+    return str(question.workload["metadata"]["uid"])
+
+
+def _settled(question: Question) -> Object | None:
+    """The item of a workload that dispatch asks nobody about; None for one that it does."""
+    kind = kinds.kind_of(question.workload)
+    assert kind is not None
+    workload = kind.read(question.workload)
+    ask = workload.ask()
+    record = records.read(question.placement.get("status") or {})
+    if workload.finished or record.ended:
+        verdict, message = "Ended", "has ended; what has ended is not placed again"
+    elif workload.deleting:
+        verdict, message = "Leaves", "is being deleted"
+    elif workload.others:
+        verdict, message = "NotPlaced", "is left to its manager, whom it names itself"
+    elif ask.suspended:
+        verdict, message = "Suspended", "it is suspended, and placed when that is over"
+    else:
+        return None
+    return {
+        "kind": kind.name,
+        "namespace": workload.namespace,
+        "name": workload.name,
+        "verdict": verdict,
+        "message": message,
+    }
+
+
 def _row(obj: Object) -> Resource:
     """Raises BadRequest for what nobody places and no rule of placing."""
-    kind, version = str(obj.get("kind", "")), str(obj.get("apiVersion", ""))
-    if kinds.kind_of(obj) is not None:
-        found = builtin.by_kind(version, kind)
-        if found is not None:
-            return found
+    kind, version = str(obj.get("kind") or ""), str(obj.get("apiVersion") or "")
+    known = {name: each.gvr.group_version for name, each in kinds.KINDS.items()}
+    known |= {name: each.api_version for name, each in _RULES.items()}
+    every = ", ".join(known)
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    told = f"{kind or 'an object'} {name}" if name else kind or "an object"
+    if not kind:
+        raise BadRequest(f"{told}: kind is missing; a plan is made of {every}")
+    if kind not in known:
+        named = " ".join(filter(None, (version, kind)))
+        raise BadRequest(f"{named} has no part in a plan; {every} have")
+    if version != known[kind]:
+        wrong = f"apiVersion is {version}" if version else "apiVersion is missing"
+        raise BadRequest(f"{told}: {wrong}; that of a {kind} is {known[kind]}")
     rule = _RULES.get(kind)
-    if rule is not None and version == rule.api_version:
-        return rule
-    known = ", ".join((*kinds.KINDS, *_RULES))
-    raise BadRequest(f"{version} {kind} has no part in a plan; {known} have")
+    return rule if rule is not None else kinds.row_of(kinds.KINDS[kind].gvr)
 
 
-def _answer(outlook: Outlook, workloads: dict[str, Object]) -> Object:
+def _answer(outlook: Outlook, items: list[Object]) -> Object:
     return {
-        "items": [
-            _item(each, outlook, workloads[each.uid]) for each in outlook.prospect.told
-        ],
+        "items": items,
         "overcommitted": [
             {
                 "quota": node,

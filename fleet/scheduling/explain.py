@@ -49,11 +49,13 @@ def explained(
     clusters: Sequence[Mapping[str, Any]] | None = None,
     *,
     ahead: int | None = None,
+    foretold: bool = False,
 ) -> list[str]:
     """The lines of `fleet explain` for a Placement object of `fleet.dev/v1alpha1`.
 
     `clusters` are the Cluster objects of the fleet as they are, None where they are not known;
-    `ahead` is how many of its quota come before one that waits.
+    `ahead` is how many of its quota come before one that waits. `foretold`: the Placement is one
+    that there would be, so what it says is so now.
     """
     spec, status = placement["spec"], placement.get("status") or {}
     shards: Sequence[Object] = status.get("shards") or ()
@@ -66,7 +68,7 @@ def explained(
     rows += [_owed_row(each, present) for each in owed]
     used.update(each["cluster"] for each in owed)
     rows += [
-        _other_row(each, _changed(each, present), placed=bool(shards))
+        _other_row(each, _changed(each, present), past=bool(shards) and not foretold)
         for each in verdicts
         if each["name"] not in used
     ]
@@ -269,7 +271,7 @@ def _owed_row(
     return cluster, "no rank any more", "leaving", f"{debt['shard']}: {why}"
 
 
-def _other_row(cluster: Mapping[str, Any], changed: str | None, *, placed: bool) -> tuple[str, ...]:
+def _other_row(cluster: Mapping[str, Any], changed: str | None, *, past: bool) -> tuple[str, ...]:
     reason = cluster.get("reason", "")
     if cluster.get("verdict") == "Used":
         return cluster["name"], "was used", "when it ran last"
@@ -277,7 +279,7 @@ def _other_row(cluster: Mapping[str, Any], changed: str | None, *, placed: bool)
     why = cluster.get("message") or reason
     if changed is not None:
         why = changed
-    elif placed and reason in _PASSING:
+    elif past and reason in _PASSING:
         why = f"when this was placed: {why}"
     return cluster["name"], told, why
 

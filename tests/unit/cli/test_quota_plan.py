@@ -183,6 +183,8 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
             {"kind": "Job", "name": "big", "verdict": "Waits", "placement": waits,
              "evicts": ["job nlp/crawl"], "startsAt": "2026-11-29T16:20:00Z"},
             {"kind": "Pod", "name": "web", "verdict": "Runs"},
+            {"kind": "Job", "name": "old", "verdict": "Ended", "message": "has ended"},
+            {"kind": "Job", "name": "off", "verdict": "Suspended", "message": "it is suspended"},
         ],
         "evictions": [{"workload": "job nlp/old", "evicts": ["job cv/a", "job cv/b"]}],
         "overcommitted": [{"quota": "nlp", "name": "gpu", "accelerator": "h200", "by": "2"}],
@@ -202,6 +204,8 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
     assert lines[at + 2] == "  or if it were the most urgent: job nlp/crawl would be ended for it"
     assert "web: runs already; fleet explain pod/web says where" in lines
     assert "job nlp/old, which waits: job cv/a, job cv/b would be told to end for it" in lines
+    assert "old: has ended; nothing would be decided about it" in lines
+    assert "off: would wait: it is suspended" in lines
     assert lines[-1].startswith("quota nlp: would be 2 gpu (h200) above its limit")
     assert gateway["sent"]["objects"] == [
         {"kind": "Job", "metadata": {"namespace": "research", "name": "one"}},

@@ -62,7 +62,17 @@ def call(own):
         ({}, "a plan needs objects"),
         ({"objects": [1]}, "a plan needs objects"),
         ({"objects": [{"apiVersion": "v1", "kind": "Secret"}]}, "v1 Secret has no part in a plan"),
-        ({"objects": [{"apiVersion": "v9", "kind": "FleetQuota"}]}, "v9 FleetQuota has no part"),
+        (
+            {"objects": [{"apiVersion": "v9", "kind": "FleetQuota"}]},
+            "^FleetQuota: apiVersion is v9; that of a FleetQuota is fleet.dev/v1alpha1$",
+        ),
+        (
+            {"objects": [{"kind": "Job", "metadata": {"name": "x"}}]},
+            "^Job x: apiVersion is missing; that of a Job is batch/v1$",
+        ),
+        ({"objects": [{"apiVersion": None, "kind": "Pod"}]}, "^Pod: apiVersion is missing; .* v1$"),
+        ({"objects": [{"apiVersion": "batch/v1"}]}, "^an object: kind is missing; .* Job, Pod, "),
+        ({"objects": [{"kind": "Secret"}]}, "^Secret has no part in a plan; Job, Pod, "),
         ({"objects": [{}] * 101}, "at most 100"),
     ],
 )
@@ -99,6 +109,14 @@ JOB = {
     "spec": {"template": {"spec": {}}},
 }  # fmt: skip
 STORE = SimpleNamespace(get=lambda *key: None)
+FINISHED = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+FAILED = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+DELETED = {"metadata": {**JOB["metadata"], "deletionTimestamp": "2026-11-29T00:00:00Z"}}
+SUSPENDED = {"spec": {**JOB["spec"], "suspend": True}}
+MANAGED = {"spec": {**JOB["spec"], "managedBy": "kueue.x-k8s.io/multikueue"}}
+POD = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": JOB["metadata"], "spec": {"containers": []},
+}  # fmt: skip
 OURS = Objective(0, 1, 2, 0, 4_000_000, 3)
 BEST = Optimum(Objective(0, 1, 2, 0, 3_000_000, 4), (Share("worker", "east", "r1", 4),))
 
@@ -160,3 +178,48 @@ async def test_what_takes_long_is_bounded(call):
         await call(STORE, Planner(), body={"objects": many, "exact": True})
     with pytest.raises(BadRequest, match="exact is true or false"):
         await call(STORE, Planner(), body={"objects": [], "exact": "yes"})
+
+
+class Nobody:
+    """Whoever asks for a place here has not looked at what it asks about."""
+
+    def foretell(self, questions, rules, *, measured=False):
+        assert not questions
+        return Outlook(Prospect((), (), None), {}, str, {})
+
+
+@pytest.mark.parametrize(
+    ("workload", "verdict", "warned"),
+    [
+        ({**JOB, **FINISHED}, "Ended", ""),
+        ({**JOB, **FAILED}, "Ended", ""),
+        ({**JOB, **FINISHED, **SUSPENDED}, "Ended", ""),
+        ({**POD, "status": {"phase": "Succeeded"}}, "Ended", ""),
+        ({**POD, "status": {"phase": "Failed"}}, "Ended", ""),
+        ({**JOB, **DELETED}, "Leaves", ""),
+        ({**JOB, **MANAGED}, "NotPlaced", ""),
+        ({**JOB, **SUSPENDED}, "Suspended", "would wait: it is suspended"),
+        ({**POD, "spec": {"schedulingGates": [{"name": "g"}]}}, "Suspended", "would wait: it is"),
+    ],
+)
+async def test_what_nobody_places_is_said_to_start_nowhere(call, own, workload, verdict, warned):
+    """Neither by the plan, beside what is placed and in its order, nor by a dry run's warning."""
+    named = {**workload, "metadata": {**workload["metadata"], "uid": "mine"}}
+    answer = await call(STORE, Nobody(), named)
+    assert [each["verdict"] for each in answer["items"]] == [verdict]
+    words = Plan(STORE, own, Nobody()).words(named)
+    assert words.startswith(warned)
+    assert bool(words) == bool(warned)
+    other = {**JOB, "metadata": {"name": "y", "namespace": "n"}}
+    answer = await call(STORE, Planner(), body={"objects": [other, named], "exact": True})
+    assert [each["verdict"] for each in answer["items"]] == ["Starts", verdict]
+    assert ["exact" in each for each in answer["items"]] == [True, False]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_what_has_ended_before_it_says_so_itself_has_ended(call, phase):
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "uid-x"}
+    stored = {"metadata": {}, "spec": {"workload": reference}, "status": {"phase": phase}}
+    store = SimpleNamespace(get=lambda *key: SimpleNamespace(parse=lambda: stored))
+    answer = await call(store, Nobody(), JOB)
+    assert [each["verdict"] for each in answer["items"]] == ["Ended"]
