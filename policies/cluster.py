@@ -90,7 +90,12 @@ class Summary(Model):
     nodes: int = setting(0, "Number of nodes.")
     accelerators: str = setting("", "Kinds of accelerator.")
     free: str = setting("", "Unused accelerators; a question mark when that is not fresh.")
-    price_per_hour: str = setting("", "Cheapest price per accelerator hour; 0 where owned.")
+    price_per_hour: str = setting(
+        "",
+        "What an hour of the cheapest of its accelerators costs, by the prices that placement "
+        "goes by; 0 where owned, empty where it is not known.",
+    )
+    price: str = setting("", "The same with its currency, as it is shown.")
 
 
 class ClusterStatus(Model):

@@ -27,7 +27,7 @@ CLUSTER: Final = Kind(
         column("Nodes", ".status.summary.nodes", "Number of nodes.", type="integer"),
         column("Accelerators", ".status.summary.accelerators", "Kinds of accelerator."),
         column("Free", ".status.summary.free", "Unused accelerators."),
-        column("$/H", ".status.summary.pricePerHour", "Price of an accelerator hour."),
+        column("Price/H", ".status.summary.price", "Price of an accelerator hour."),
         column("Plane", ".spec.networks.parameterPlane", "Its parameter plane."),
         AGE,
     ),

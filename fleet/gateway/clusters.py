@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fleet.errors import AlreadyExists, ApiError, Invalid, NotFound, StoreError
 from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request, UserInfo
+from fleet.scheduling.explain import money
 from fleet.scheduling.price import prices_of
 from fleet.scheduling.shapes import accelerator_kinds, free_accelerators, shapes_of
 from policies import CLUSTER
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.members.member import Member
     from fleet.members.roster import Change, Members
+    from fleet.scheduling.capacity import Capacity
     from fleet.store.objects import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -201,7 +203,7 @@ class Clusters:
                     conditions.get("DataPlaneHealthy", {}).get("status"), good="ok", bad="down"
                 ),
                 "fresh": _freshness(fresh),
-                "pricePerHour": self._price(member.name),
+                **self._priced(member.name, capacity),
             },
         }
         if capacity is not None:
@@ -217,17 +219,21 @@ class Clusters:
             }
         return status
 
-    def _price(self, member: str) -> str:
-        """The cheapest known price of an accelerator or node hour, as its offer has it."""
+    def _priced(self, member: str, capacity: Capacity | None) -> dict[str, str]:
+        """What an hour of the cheapest of its accelerators costs, "" where that is not known."""
+        unknown = {"pricePerHour": "", "price": ""}
+        if capacity is None:
+            return unknown
         books = [e.parse() for e in self._store.collection(self._prices).snapshot().entries()]
         try:
-            offers = prices_of(books, now=self._now()).offers.get(member, ())
+            prices = prices_of(books, now=self._now())
         except Invalid:
-            return ""
-        if any(offer.billing == "Owned" for offer in offers):
-            return "0"
-        known = [offer.per_hour for offer in offers if offer.per_hour is not None]
-        return amount_text(min(known)) if known else ""
+            return unknown
+        micro = prices.of_accelerator(member, capacity)
+        if micro is None:
+            return unknown
+        amount = amount_text(micro)
+        return {"pricePerHour": amount, "price": money(amount, prices.currency)}
 
 
 def member_since(store: ObjectStore, name: str) -> str:

@@ -309,10 +309,14 @@ def _price(amount: str | None, cost: Mapping[str, Any]) -> str:
     """`11.40 $/h`."""
     if amount is None:
         return "price not known"
+    return f"{money(amount, cost.get('currency', ''))}/h"
+
+
+def money(amount: str, currency: str) -> str:
+    """`11.40 $`, `0 EUR`."""
     whole, point, fraction = amount.partition(".")
     shown = f"{whole}.{fraction.ljust(2, '0')}" if point else whole
-    currency = cost.get("currency", "")
-    return f"{shown} {'$' if currency in ('', 'USD') else currency}/h"
+    return f"{shown} {'$' if currency in ('', 'USD') else currency}"
 
 
 def clock(moment: str) -> str:

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fleet.scheduling.cost.egress import Transfer, spread, transfer
 from fleet.scheduling.cost.spot import USUAL_LOSS, expected, lost_per_interruption
-from fleet.scheduling.requests import PODS, accelerators
+from fleet.scheduling.requests import PODS, accelerators, is_accelerator, vector
+from fleet.scheduling.stock import Room
 from policies import PRICE_BOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
-    from fleet.scheduling.capacity import Room
+    from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.requests import Vector
     from policies.placement_policy import DataSet
@@ -140,6 +141,21 @@ class Prices:
             for share, offer in paid
         )
         return Price(micro, billing, paid=bill)
+
+    def of_accelerator(self, cluster: str, capacity: Capacity) -> int | None:
+        """The least that an hour of one of the accelerators of a cluster is paid with; None where
+        it has none, or no price of any is known."""
+        asked = {
+            (node.accelerator, node.instance_type, node.billing, vector(node.allocatable), name)
+            for node in capacity.nodes
+            for name, count in node.allocatable.items()
+            if count > 0 and is_accelerator(name)
+        }
+        found = (
+            self.of_pod(cluster, Room("", *kind, shape, 1, 1), ((name, 1),), spot="Allowed").paid
+            for *kind, shape, name in asked
+        )
+        return min((paid for paid in found if paid is not None), default=None)
 
 
 def prices_of(books: Iterable[Object], *, now: datetime) -> Prices:

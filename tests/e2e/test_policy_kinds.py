@@ -216,7 +216,7 @@ async def test_kubectl_explains_applies_edits_and_lists_the_kinds(kubectl, tmp_p
         lines = (await run("get", "clusters")).splitlines()
         assert lines[0].split() == [
             "NAME", "READY", "API", "DATA", "FRESH", "VERSION", "NODES", "ACCELERATORS", "FREE",
-            "$/H", "PLANE", "AGE",
+            "PRICE/H", "PLANE", "AGE",
         ]  # fmt: skip
         assert lines[1].split()[0] == "idc-a"
         assert "big-training" in await run("get", "fleet", "-A")

@@ -173,7 +173,10 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
         "state": "Planned",
         "roles": [{"name": "w", "first": 0, "count": 2}],
     }
-    starts = {"spec": SPEC, "status": {"phase": "QuotaHeld", "shards": [shard]}}
+    full = {"name": "idc-b", "verdict": "Refused", "reason": "Full", "message": "is full"}
+    starts = {
+        "spec": SPEC, "status": {"phase": "QuotaHeld", "shards": [shard], "clusters": [full]}
+    }  # fmt: skip
     waits = {"spec": SPEC, "status": {"phase": "Queued", "message": "24 of 32 are free."}}
     gateway[PLAN] = {
         "items": [
@@ -198,6 +201,7 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
     lines = shown.stdout.splitlines()
     assert lines[0] == "one: would start"
     assert "idc-a" in lines[1]
+    assert lines[2].endswith(" is full") and "was placed" not in lines[2]
     assert "two: would start once job nlp/crawl has ended, which would be told to" in lines
     at = lines.index("big: would wait. 24 of 32 are free.")
     assert lines[at + 1].startswith("  fits at about 2026-11-29 ")

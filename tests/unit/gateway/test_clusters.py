@@ -17,6 +17,8 @@ from fleet.errors import StoreError
 from fleet.gateway import clusters, own
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.members.roster import Change
+from fleet.scheduling.accounts import NodeAccounts
+from fleet.scheduling.clusters import Cluster
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
@@ -61,11 +63,12 @@ class Books:
     """What is free; `wrong` is raised instead."""
 
     wrong: Exception | None = None
+    there: tuple[Cluster, ...] = ()
 
     def clusters(self) -> list[Any]:
         if self.wrong is not None:
             raise self.wrong
-        return []
+        return list(self.there)
 
 
 class Setting:
@@ -198,3 +201,42 @@ async def test_a_fault_of_our_own_does_not_end_the_rounds(
     [event] = setting.collection.read(cursor)
     assert event.entry.parse()["status"]["version"] == "v1.36.3"
     running.cancel()
+
+
+def with_gpus(name: str) -> Cluster:
+    """Two machines of a type, with four accelerators each."""
+    accounts = NodeAccounts()
+    for node in ("n1", "n2"):
+        labels = {"node.kubernetes.io/instance-type": "p5"}
+        status = {"allocatable": {"nvidia.com/gpu": "4", "cpu": "8", "pods": "110"}}
+        accounts.upsert_node({"metadata": {"name": node, "labels": labels}, "status": status})
+    return Cluster(name, {}, accounts.capacity(0.0))
+
+
+def book(currency: str, **offer: str) -> dict[str, Any]:
+    spec = {"currency": currency, "offers": [{"cluster": "east", **offer}] if offer else []}
+    return {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "PriceBook",
+        "metadata": {"name": "list", "uid": "b"}, "spec": spec,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("prices", "per_hour", "shown"),
+    [
+        (book("USD", perHour="9.6"), "2.4", "2.40 $"),
+        (book("EUR", perHour="9.6", instanceType="p5"), "2.4", "2.40 EUR"),
+        (book("EUR", perHour="9.6", instanceType="other"), "", ""),
+        (book("CHF", billing="Owned"), "0", "0 CHF"),
+        (book("USD"), "", ""),
+    ],
+)
+async def test_the_price_is_of_an_accelerator_that_is_there_and_in_its_currency(
+    setting: Setting, prices: dict[str, Any], per_hour: str, shown: str
+) -> None:
+    setting.books.there = (with_gpus("east"),)
+    await setting.store.create(policies.PRICE_BOOK.resource, prices)
+    await setting.join("east")
+    [entry] = setting.collection.snapshot().entries()
+    summary = entry.parse()["status"]["summary"]
+    assert (summary["pricePerHour"], summary["price"]) == (per_hour, shown)

@@ -76,7 +76,7 @@ def test_the_kernel_can_be_given_the_kind(kind):
 def test_columns_of_clusters():
     (kind,) = (each for each in policies.kinds() if each.name == "Cluster")
     assert [column["name"].upper() for column in kind.columns] == [
-        "READY", "API", "DATA", "FRESH", "VERSION", "NODES", "ACCELERATORS", "FREE", "$/H",
+        "READY", "API", "DATA", "FRESH", "VERSION", "NODES", "ACCELERATORS", "FREE", "PRICE/H",
         "PLANE", "AGE",
     ]  # fmt: skip
 

@@ -158,7 +158,7 @@ async def test_the_status_is_written_beside_the_spec(call):
     shown = dict(zip(names, row["cells"], strict=True))
     assert shown == {
         "Name": "idc-a", "Ready": "True", "API": "ok", "Data": None, "Fresh": None,
-        "Version": "v1.36.3", "Nodes": 2, "Accelerators": "h200", "Free": "4", "$/H": None,
+        "Version": "v1.36.3", "Nodes": 2, "Accelerators": "h200", "Free": "4", "Price/H": None,
         "Plane": "roce-1", "Age": "0s",
     }  # fmt: skip
 

@@ -184,6 +184,14 @@ def test_a_word_of_the_moment_is_told_as_of_its_moment():
     assert others(passing, None, placed=False) == ["b   not used    m", "c   too small   m"]
 
 
+def test_what_is_foretold_is_of_this_moment():
+    passing = [verdict("b", "Full"), verdict("c", "TooSmall", verdict="Unused")]
+    shards = [{"cluster": "a", "roles": [{"name": "w", "first": 0, "count": 1}]}]
+    would_be = {**TRAIN, "status": {"clusters": passing, "shards": shards}}
+    assert [line.split("   ")[-1] for line in explained(would_be, foretold=True)[-2:]] == ["m", "m"]
+    assert explained(would_be)[-1].endswith("when this was placed: m")
+
+
 def test_one_rank_is_one():
     role = {"name": "worker", "pods": 1, "unit": 1}
     assert "1 rank, unit 1" in of_status(roles=[role])[0]

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from fleet.errors import Invalid
+from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.capacity import Room
 from fleet.scheduling.price import prices_of
 
@@ -136,3 +137,40 @@ def test_no_book_is_no_price_and_an_unsound_one_an_error(build):
     assert prices_of([], now=build.now).of_pod("e", room(), REQUEST, spot="Never").micro is None
     with pytest.raises(Invalid, match=r"spec\.offers\[0\]\.cluster"):
         prices_of([book("a", "USD", {"perHour": "1"})], now=build.now)
+
+
+@pytest.mark.parametrize(
+    ("offers", "micro"),
+    [
+        pytest.param([], None, id="no offer"),
+        pytest.param([offer(billing="Owned")], 0, id="owned"),
+        pytest.param([offer("16", instanceType="p5")], 2_000_000, id="a machine's share"),
+        pytest.param([offer("16", instanceType="p6")], None, id="machines that are not there"),
+        pytest.param([offer("2"), offer("16", instanceType="p6")], 250_000, id="any machine"),
+        pytest.param([offer("3", per="Accelerator")], 3_000_000, id="by the accelerator"),
+        pytest.param(
+            [offer("16", instanceType="p5"), offer("1", instanceType="cpu")], 2_000_000,
+            id="nodes without accelerators",
+        ),
+        pytest.param([offer("16"), offer("8", billing="Spot")], 1_000_000, id="spot"),
+        pytest.param([offer("9", cluster="west")], None, id="another cluster"),
+        pytest.param([offer("9", asOf="2020-01-01T00:00:00Z")], None, id="outdated"),
+    ],
+)  # fmt: skip
+def test_what_an_accelerator_costs_is_what_a_pod_with_one_would_pay(build, offers, micro):
+    label = "node.kubernetes.io/instance-type"
+    nodes = [
+        build.node("n1", labels={label: "p5"}),
+        build.node("n2", gpus=0, labels={label: "cpu"}),
+    ]
+    capacity = capacity_of(nodes, [], as_of_s=0.0)
+    prices = build.prices(*offers)
+    assert prices.of_accelerator("east", capacity) == micro
+    one = (("nvidia.com/gpu", 1),)
+    there = [prices.of_pod("east", room(pods=n), one, spot="Allowed").paid for n in (0, 8)]
+    assert there == [micro, micro]
+
+
+def test_without_accelerators_there_is_no_price_of_one(build):
+    capacity = capacity_of([build.node("n1", gpus=0)], [], as_of_s=0.0)
+    assert build.prices(offer("9")).of_accelerator("east", capacity) is None
