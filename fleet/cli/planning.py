@@ -183,7 +183,9 @@ def _lines(item: Object) -> Iterator[str]:
                 hints.append(f"if it were the most urgent: {evicts} would be ended for it")
             for at, hint in enumerate(hints):
                 yield f"  {'or' if at else 'fits'} {hint}"
-            yield from explained(item["placement"], foretold=True)[2:] if "placement" in item else ()
+            yield from (
+                explained(item["placement"], foretold=True)[2:] if "placement" in item else ()
+            )
 
 
 def _exactly(told: Object) -> str:

@@ -91,7 +91,9 @@ class Plan:
         open_ = [each for each in questions if _uid(each) not in settled]
         outlook = self._placing.foretell(open_, rules, measured=exact)
         workloads = {_uid(each): each.workload for each in open_}
-        told = {each.uid: _item(each, outlook, workloads[each.uid]) for each in outlook.prospect.told}
+        told = {
+            each.uid: _item(each, outlook, workloads[each.uid]) for each in outlook.prospect.told
+        }
         if exact:
             verdicts = await asyncio.to_thread(_verdicts, outlook)
             for uid, item in told.items():

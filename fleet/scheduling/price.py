@@ -146,14 +146,14 @@ class Prices:
         """The least that an hour of one of the accelerators of a cluster is paid with; None where
         it has none, or no price of any is known."""
         asked = {
-            (node.accelerator, node.instance_type, node.billing, vector(node.allocatable), name)
-            for node in capacity.nodes
-            for name, count in node.allocatable.items()
-            if count > 0 and is_accelerator(name)
+            (Room("", each.accelerator, each.instance_type, each.billing, shape, 1, 1), name)
+            for each in capacity.nodes
+            if (shape := vector(each.allocatable))
+            for name, _ in shape
+            if is_accelerator(name)
         }
         found = (
-            self.of_pod(cluster, Room("", *kind, shape, 1, 1), ((name, 1),), spot="Allowed").paid
-            for *kind, shape, name in asked
+            self.of_pod(cluster, room, ((name, 1),), spot="Allowed").paid for room, name in asked
         )
         return min((paid for paid in found if paid is not None), default=None)
 
