@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         ("up", "start members; those that run are left alone"),
         ("down", "stop members and delete what they hold"),
         ("status", "show members and what they lack"),
-        ("build", "build every program ahead of time, those of the tests too (12 min on 2 cores)"),
+        ("build", "build every program ahead of time, those of the tests too (15 min on 2 cores)"),
     ):
         command = verbs.add_parser(verb, help=text, description=text)
         made_here = verb in ("up", "build")

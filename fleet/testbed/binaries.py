@@ -23,14 +23,16 @@ from fleet.errors import TestbedError
 from fleet.testbed.locking import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 KUBERNETES = "1.36.3"
 KUBERNETES_OLD = "1.32.13"
 ETCD = "3.6.16"
 KWOK = "0.7.0-fleet.1"
+KUEUE = "0.17.0-fleet.1"
 
 BUILDS = Path(__file__).parent / "builds"
+MANIFESTS = "manifests"
 _SCRATCH = "build-"
 _GO_HINT = "install Go 1.26 or newer (go.dev/dl), or point KUBEBUILDER_ASSETS at a folder with it"
 
@@ -60,6 +62,9 @@ class Program:
     ldflags: str = "-s -w"
     version_args: tuple[str, ...] = ("--version",)
     patches: tuple[Patch, ...] = ()
+    manifests: tuple[str, ...] = ()
+    """Files and folders of `source` that go with it, into `manifests/` beside the program."""
+    source: str = ""
 
     @property
     def label(self) -> str:
@@ -93,6 +98,15 @@ _CLOSE_STDIN = Patch(
     new="_, _ = io.Copy(inPipe, opt.In)\n_ = inPipe.Close()\n",
 )
 
+# Kueue insists on a certificate for its metrics at a place that only root may write. It states no
+# version, so no other one than this is ever taken.
+_CERTIFICATES = Patch(
+    source="sigs.k8s.io/kueue",
+    file="cmd/kueue/main.go",
+    old='metricsCertPath := "/etc/kueue/metrics/certs"\n',
+    new='metricsCertPath := os.Getenv("KUEUE_METRICS_CERTS")\n',
+)
+
 PROGRAMS = (
     Program("etcd", ETCD, "etcd", "go.etcd.io/etcd/server/v3", minutes=1),
     _kubernetes("kube-apiserver", KUBERNETES, "kube", minutes=4),
@@ -108,6 +122,17 @@ PROGRAMS = (
         minutes=3,
         ldflags=f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={KWOK}",
         patches=(_CLOSE_STDIN,),
+    ),
+    Program(
+        "kueue",
+        KUEUE,
+        "kueue",
+        "sigs.k8s.io/kueue/cmd/kueue",
+        minutes=5,
+        ldflags=f"-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=v{KUEUE}",
+        patches=(_CERTIFICATES,),
+        source="sigs.k8s.io/kueue",
+        manifests=("config/components/crd/bases", "config/components/webhook/manifests.yaml"),
     ),
 )
 
@@ -224,7 +249,25 @@ async def _build(wanted: Program, target: Path, tell: Callable[[str], None]) -> 
             *("build", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-modfile={modfile}"),
             *("-ldflags", wanted.ldflags, "-o", str(result), wanted.package),
         )
+        if wanted.manifests:
+            await _take_manifests(command, wanted, target.parent / MANIFESTS)
         result.replace(target)
+
+
+async def _take_manifests(command: str, wanted: Program, folder: Path) -> None:
+    """Put what goes with a program beside it."""
+    downloaded = await _go(command, wanted, "mod", "download", "-json", wanted.source)
+    await asyncio.to_thread(_copy, Path(json.loads(downloaded)["Dir"]), wanted.manifests, folder)
+
+
+def _copy(module: Path, names: Sequence[str], folder: Path) -> None:
+    if folder.exists():  # left by a build that failed
+        _discard(folder)
+    folder.mkdir()
+    for name in names:
+        found = module / name
+        for file in sorted(found.glob("*.yaml")) if found.is_dir() else [found]:
+            shutil.copyfile(file, folder / file.name)
 
 
 def _discard(folder: Path) -> None:

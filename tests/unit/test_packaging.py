@@ -38,6 +38,8 @@ DATA = {
     "fleet/testbed/builds/kube/go.sum",
     "fleet/testbed/builds/kubectl/go.mod",
     "fleet/testbed/builds/kubectl/go.sum",
+    "fleet/testbed/builds/kueue/go.mod",
+    "fleet/testbed/builds/kueue/go.sum",
     "fleet/testbed/builds/kwok/go.mod",
     "fleet/testbed/builds/kwok/go.sum",
     "fleet/testbed/stages.yaml",

@@ -108,7 +108,7 @@ def test_what_cannot_run_states_nothing(tmp_path):
 
 @pytest.mark.usefixtures("machine")
 def test_nothing_is_found_on_a_fresh_machine():
-    assert [binaries.find(program) for program in binaries.PROGRAMS] == [None] * 7
+    assert [binaries.find(program) for program in binaries.PROGRAMS] == [None] * 8
 
 
 def test_assets_come_before_the_cache_and_the_cache_before_path(machine, monkeypatch):
@@ -206,6 +206,26 @@ async def test_kwok_is_built_from_a_mended_copy(machine):
     assert (keep / "go.sum").read_text() == (binaries.BUILDS / "kwok" / "go.sum").read_text()
 
 
+async def test_manifests_go_with_the_program_and_those_of_a_failed_build_are_replaced(machine):
+    module = machine / "module"
+    (module / "cmd/kueue").mkdir(parents=True)
+    (module / "cmd/kueue/main.go").write_text('metricsCertPath := "/etc/kueue/metrics/certs"\n')
+    for name in ("crd/bases/a.yaml", "crd/bases/a.txt", "webhook/manifests.yaml"):
+        file = module / "config/components" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    beside = binaries.cache_home() / f"kueue-{binaries.KUEUE}" / binaries.MANIFESTS
+    beside.mkdir(parents=True)
+    (beside / "of-a-failed-build.yaml").touch()
+
+    program = await binaries.ensure("kueue", progress=lambda _: None)
+    assert program.parent == beside.parent
+    assert {each.name: each.read_text() for each in beside.iterdir()} == {
+        "a.yaml": "crd/bases/a.yaml",
+        "manifests.yaml": "webhook/manifests.yaml",
+    }
+
+
 async def test_a_patch_that_does_not_fit_stops_the_build(machine):
     (machine / "module/pkg/utils/exec/exec.go").write_text("changed upstream\n")
 
@@ -220,6 +240,7 @@ def test_every_program_is_pinned_by_a_shipped_module(wanted):
     source, version = {
         "etcd": ("go.etcd.io/etcd/server/v3", wanted.version),
         "kwok": ("sigs.k8s.io/kwok", wanted.version.partition("-")[0]),
+        "kueue": ("sigs.k8s.io/kueue", wanted.version.partition("-")[0]),
     }.get(wanted.module, ("k8s.io/kubernetes", wanted.version))
 
     assert f"{source} v{version}" in (folder / "go.mod").read_text()
