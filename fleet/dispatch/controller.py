@@ -166,6 +166,10 @@ class Dispatch:
         if self.unreachable(name) == "":
             self._sweeps.add(name)
 
+    def room_changed(self) -> None:
+        """Room that was promised to others than workloads of the fleet is free again."""
+        self._waiting.changed()
+
     async def _reconcile(self, key: Key) -> None:
         self._cancel_timer(key)
         try:

@@ -30,6 +30,7 @@ from fleet.scheduling.engine import Engine
 from fleet.scheduling.exact.verdict import comparison_of
 from fleet.scheduling.extension import NONE
 from fleet.scheduling.foretelling import Wanted, foretell
+from fleet.scheduling.guests import seats
 from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.lending.desk import Desk
@@ -117,6 +118,8 @@ class Placing:
         self._last = 0
         self._asking: dict[str, _Asked] = {}
         """What waited in the last round."""
+        self.guests: dict[str, Ledger] = {}
+        """What is promised to work that somebody else carries out, by UID."""
         self._listeners: list[Callable[[], None]] = []
 
     def on_round(self, listener: Callable[[], None]) -> None:
@@ -237,6 +240,26 @@ class Placing:
                 placements[each.uid] = {"spec": decided.spec, "status": status}
         return Outlook(prospect, placements, self._name, comparisons)
 
+    def seats(self, questions: Sequence[Question]) -> dict[str, Plan | Refusal | Why | Invalid]:
+        """By UID, where work goes that somebody else carries out, or why it goes nowhere now."""
+        fleet, now = self._givens.fleet(), self._now()
+        self._take_in()
+        self._take_quotas()
+        wanted: dict[str, Wanted] = {}
+        found: dict[str, Plan | Refusal | Why | Invalid] = {}
+        for question in questions:
+            uid = question.workload["metadata"]["uid"]
+            try:
+                asked = self._asked(question, fleet, now)
+            except Invalid as error:
+                found[uid] = error
+                continue
+            if asked is not None:
+                item = replace(asked.item, quota="", preempts=False, least=None)
+                wanted[uid] = Wanted(asked.asked, asked.wish, item)
+        waiting = {uid: (each.asked, each.wish) for uid, each in self._asking.items()}
+        return found | seats(self.engine, self._picture(fleet, now), waiting, wanted)
+
     # -- answers
 
     def _answered(
@@ -332,7 +355,7 @@ class Placing:
     def _picture(self, fleet: Fleet, now: datetime) -> Picture:
         return Picture(
             fleet.clusters,
-            Ledger.of(each.promises for each in self._read.values()),
+            Ledger.of((*(each.promises for each in self._read.values()), *self.guests.values())),
             fleet.prices,
             now,
             self._clock(),

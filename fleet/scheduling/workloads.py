@@ -138,6 +138,21 @@ def _leader_worker_set(obj: Object) -> Reading:
     return Reading(tuple(parts), indexed=True, whole=why)
 
 
+def _kueue(obj: Object) -> Reading:
+    """One role per pod set; sets that are scaled to nothing ask for nothing."""
+    spec = _spec(obj)
+    parts = []
+    for index, each in enumerate(spec.get("podSets") or ()):
+        pods = int(each.get("count", 1))
+        if pods:
+            where = f"spec.podSets[{index}]"
+            template = each.get("template") or {}
+            name = str(each.get("name") or WORKER)
+            parts.append(Part(name, pods, template, f"{where}.count", f"{where}.template"))
+    deadline = _optional(spec.get("maximumExecutionTimeSeconds"))
+    return Reading(tuple(parts), deadline_s=deadline)
+
+
 def _first(parts: Iterable[Part], names: set[str]) -> list[Part]:
     return sorted(parts, key=lambda part: part.role not in names)
 
@@ -164,6 +179,7 @@ _READERS: Final[Mapping[tuple[str, str], Callable[[Object], Reading]]] = {
     ("", "Pod"): _pod,
     ("jobset.x-k8s.io", "JobSet"): _job_set,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+    ("kueue.x-k8s.io", "Workload"): _kueue,
 }
 _NAMES: Final[Mapping[tuple[str, str], str]] = {
     ("batch", "Job"): "batch/v1 Job",
@@ -171,4 +187,5 @@ _NAMES: Final[Mapping[tuple[str, str], str]] = {
     ("", "Pod"): "v1 Pod",
     ("jobset.x-k8s.io", "JobSet"): "jobset.x-k8s.io JobSet",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkerset.x-k8s.io LeaderWorkerSet",
+    ("kueue.x-k8s.io", "Workload"): "kueue.x-k8s.io Workload",
 }
