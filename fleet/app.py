@@ -25,6 +25,7 @@ import uvloop
 
 import adapters.kubernetes
 import policies
+from adapters.kueue import Dispatcher
 from fleet.apiserver.controllers import Controllers
 from fleet.apiserver.http import Limits, Options, Server
 from fleet.apiserver.kinds import CustomKind
@@ -203,6 +204,14 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
                 group.create_task(dispatching.run(dispatch.run()), name="dispatch")
                 for statuses in assembly.statuses:
                     group.create_task(statuses.run(), name=statuses.what)
+                if config.multi_kueue_managers:
+                    kueue = Dispatcher(
+                        assembly.guests,
+                        config.multi_kueue_managers,
+                        clock=time.monotonic,
+                        now=time.time,
+                    )
+                    group.create_task(kueue.run(), name="MultiKueue")
                 group.create_task(price_sources.run(), name="price sources")
                 group.create_task(_renewing(renew), name="certificates")
                 group.create_task(_trimming(), name="memory")

@@ -98,7 +98,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if missing:
         pytest.skip(
             f"real control planes need {', '.join(missing)}: run `scripts/testbed build` "
-            "(Go 1.26; about 12 min, once), or set KUBEBUILDER_ASSETS"
+            "(Go 1.26; about 15 min, once), or set KUBEBUILDER_ASSETS"
         )
 
 
@@ -409,16 +409,25 @@ class Gateway:
 
 
 class StartGateway(Protocol):
-    """`with start_gateway(east=cluster) as gateway`: it runs, and the members have joined."""
+    """`with start_gateway(east=cluster) as gateway`: it runs, and the members have joined. `config`
+    is what its configuration file holds."""
 
-    def __call__(self, **members: LocalCluster) -> AbstractContextManager[Gateway]: ...
+    def __call__(
+        self, *, config: dict[str, Any] | None = None, **members: LocalCluster
+    ) -> AbstractContextManager[Gateway]: ...
 
 
 @pytest.fixture(scope="session")
 def start_gateway(tmp_path_factory: pytest.TempPathFactory) -> StartGateway:
     @contextmanager
-    def start(**members: LocalCluster) -> Iterator[Gateway]:
-        gateway = Gateway(tmp_path_factory.mktemp("gateway"))
+    def start(
+        *, config: dict[str, Any] | None = None, **members: LocalCluster
+    ) -> Iterator[Gateway]:
+        root = tmp_path_factory.mktemp("gateway")
+        file = root / ".config" / "fleet" / "config.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(yaml.safe_dump(config or {}))
+        gateway = Gateway(root)
         with ExitStack() as stack:
             codes: list[int] = []
             gateway.start()

@@ -22,6 +22,7 @@ from fleet.gateway.books import Books
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.extensions import PriceSources
+from fleet.gateway.guests import Guests
 from fleet.gateway.loans import Loans
 from fleet.gateway.mentions import Mentions
 from fleet.gateway.placing import Placing
@@ -214,8 +215,11 @@ class Assembly:
             on_blocks=self._on_blocks,
         )
 
+        self.guests = Guests(self.world, self._books, placing, freed=dispatch.room_changed)
+
         async def changed(change: Change) -> None:
             dispatch.member_changed(change.member.name)
+            self.guests.member_changed()
 
         self._members.on_change(changed)
         return dispatch

@@ -39,6 +39,7 @@ class Config:
     hold_s: float = 120.0
     shutdown_grace_s: float = 10.0
     exec_plugins: bool | None = None
+    multi_kueue_managers: tuple[str, ...] = ()
     log_level: str = "info"
 
     @property
@@ -139,6 +140,7 @@ KEYS = (
     Key("holdSeconds", "hold_s", _seconds(1)),
     Key("shutdownGraceSeconds", "shutdown_grace_s", _seconds(0)),
     Key("execPlugins", "exec_plugins", _switch),
+    Key("multiKueueManagers", "multi_kueue_managers", _names),
     Key("logLevel", "log_level", _level),
 )
 _BY_NAME = {key.name: key for key in KEYS}
