@@ -212,6 +212,20 @@ class RestartBudget(Model):
     )
 
 
+class Isolation(Model):
+    """How it is kept apart from others, by the LendingPolicy that speaks of its quota."""
+
+    class_: str = setting(
+        REQUIRED, "Its lending class: only work of the same one is on its nodes.", alias="class"
+    )
+    node: Literal["Shared", "Exclusive"] = setting(
+        "Shared", "Whether its nodes may run work of others."
+    )
+    network_policy: bool = setting(
+        False, "Whether a NetworkPolicy lets its pods reach each other and nobody else."
+    )
+
+
 class PlacementStatus(Model):
     """The decision, and how far it is carried out."""
 
@@ -256,6 +270,9 @@ class PlacementStatus(Model):
     quota: str = setting("", "The FleetQuota that it is counted in.")
     loan: Loan | None = setting(
         None, "What it has on loan; absent where its own quota covers all of it."
+    )
+    isolation: Isolation | None = setting(
+        None, "How it is kept apart from others; absent where no policy asks for that."
     )
     preempted_for: Preemption | None = setting(
         None, "What it was told to end for; absent once it was placed again."

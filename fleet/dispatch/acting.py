@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import orjson
 from cachetools import TTLCache
 
-from fleet.dispatch import carrying, environment, rendezvous, shape
+from fleet.dispatch import carrying, environment, rendezvous, shape, walls
 from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
 from fleet.dispatch.leases import Leases, ShardKey, deadline_s
 from fleet.dispatch.marks import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.remote import Remote
     from fleet.dispatch.shape import Workload
     from fleet.dispatch.sight import ShardView, Sight
+    from fleet.dispatch.walls import Neighbours
 
 Object = dict[str, Any]
 
@@ -77,11 +78,13 @@ class Actor:
         sources: Sources,
         fleet: str,
         leases: Leases,
+        neighbours: Neighbours,
         on_blocks: OnBlocks = anywhere,
     ) -> None:
-        """`on_blocks` binds a pod spec to blocks of a cluster."""
+        """`on_blocks` binds a pod spec to blocks of a cluster; `neighbours` keeps work apart."""
         self._remote = remote
         self._on_blocks = on_blocks
+        self._neighbours = neighbours
         self._premises = premises
         self._sources = sources
         self._fleet = fleet
@@ -147,7 +150,9 @@ class Actor:
         )
         if refused is not None:
             return refused
-        refused = await self._carry(remote, shard, workload, owner=None)
+        refused = await self._carry(remote, shard, workload, owner=None) or await self._wall(
+            remote, shard, workload, record, {}, owner=None
+        )
         if refused is not None:
             return refused
         whole = len(record.shards) == 1
@@ -174,13 +179,53 @@ class Actor:
             priority_class=priority_class,
             names_from=lambda source: self._names_from(workload.namespace, source),
             on_nodes=lambda spec: self._on_blocks(shard.cluster, shard.blocks, spec),
+            alone=lambda template: self._alone(shard.cluster, template, record),
         )
         kind = workload.kind
         wanted = kind.shape(workload, shard, terms)
         self._leases.granted(self._key(shard, workload), act.deadline_s)
         made = await remote.create(kind.gvr, workload.namespace, wanted)
         owner = _owner(kind, made["metadata"]["name"], made["metadata"]["uid"])
-        return await self._carry(remote, shard, workload, owner=owner)
+        return await self._carry(remote, shard, workload, owner=owner) or await self._wall(
+            remote, shard, workload, record, {}, owner=owner
+        )
+
+    # -- neighbours
+
+    def _alone(self, cluster: str, template: Object, record: Record) -> Object:
+        if not record.apart.exclusive:
+            return template
+        return self._neighbours.alone(cluster, template, work=record.apart.work)
+
+    async def _wall(
+        self,
+        remote: Remote,
+        shard: Shard,
+        workload: Workload,
+        record: Record,
+        sights: Mapping[str, Sight],
+        *,
+        owner: Object | None,
+    ) -> Refused | None:
+        """See that the shard's NetworkPolicy, where it is to have one, is there and up to date."""
+        if not record.apart.walled:
+            return None
+        refused = self._premises.walls(shard.cluster)
+        if refused is not None:
+            return refused
+        metadata = self._marks(shard, workload)
+        if owner is not None:
+            metadata["ownerReferences"] = [owner]
+        wanted = walls.wall(self._neighbours, workload, shard, record, sights, metadata)
+        known = ("wall", shard.cluster, (owner or {}).get("uid", ""))
+        if self._knows(workload, known, wanted):
+            return None
+        refused = await self._ensure(
+            remote, walls.NETWORK_POLICIES, wanted, workload.namespace, fields=("spec",)
+        )
+        if refused is None:
+            self._note(workload, known, wanted)
+        return refused
 
     async def _clear_gate(self, remote: Remote, shard: Shard, workload: Workload) -> Refused | None:
         """A gate that stands before its shard does is of another time: nobody may pass it."""
@@ -343,7 +388,9 @@ class Actor:
     ) -> Refused | None:
         shard = act.shard
         owner = self._owner_of(shard, act.view, workload)
-        refused = await self._carry(remote, shard, workload, owner=owner)
+        refused = await self._carry(remote, shard, workload, owner=owner) or await self._wall(
+            remote, shard, workload, record, sights, owner=owner
+        )
         if refused is not None:
             return refused
         await self._follow(remote, act, workload)
@@ -470,8 +517,8 @@ class Actor:
             return _taken(wanted["kind"], name)
         changed = dict(present)
         owners = present["metadata"].get("ownerReferences") or []
-        mine = wanted["metadata"]["ownerReferences"]
-        if not any(each.get("uid") == mine[0]["uid"] for each in owners):
+        mine = wanted["metadata"].get("ownerReferences") or []
+        if mine and not any(each.get("uid") == mine[0]["uid"] for each in owners):
             changed["metadata"] = {**present["metadata"], "ownerReferences": [*owners, *mine]}
         changed |= {field: wanted[field] for field in fields}
         if changed != present:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.kind import Kind
     from fleet.dispatch.parts import Parts, Workload
     from fleet.dispatch.planning import Planner
+    from fleet.dispatch.walls import Neighbours
     from fleet.store.collection import Event
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
@@ -73,6 +74,7 @@ class Dispatch:
         parts: Parts,
         planner: Planner,
         bill: Bill,
+        neighbours: Neighbours,
         fleet: str,
         uid: Callable[[], str],
         now: Callable[[], float],
@@ -82,7 +84,7 @@ class Dispatch:
     ) -> None:
         """`fleet` is the UID that marks what this fleet made; `now` gives seconds since the epoch;
         `answer_s` is how long a member may take to answer one request; `on_blocks` binds a pod spec
-        to blocks of a cluster."""
+        to blocks of a cluster, `neighbours` keeps work apart."""
         self._store = store
         self._world = world
         self._parts = parts
@@ -131,6 +133,7 @@ class Dispatch:
                 fleet=fleet,
                 leases=self._leases,
                 on_blocks=on_blocks,
+                neighbours=neighbours,
             ),
             chronicle=chronicle,
             bill=bill,

@@ -18,6 +18,7 @@ from fleet.dispatch.marks import (
     MANAGED_BY_LABEL,
 )
 from fleet.dispatch.sight import Refused
+from fleet.dispatch.walls import NETWORK_POLICIES
 from fleet.errors import ApiError
 from fleet.kube.resources import GroupVersionResource
 from fleet.members.binding import ROLE_BINDINGS
@@ -134,6 +135,15 @@ class Premises:
                         raise
             elif not _has(present["spec"], wanted["spec"]):
                 await remote.update(gvr, {**present, "spec": wanted["spec"]})
+
+    # -- walls
+
+    def walls(self, cluster: str) -> Refused | None:
+        """Why work cannot be kept apart on the member's network, None where it can."""
+        if self._offers.serves(cluster, NETWORK_POLICIES):
+            return None
+        message = "serves no NetworkPolicy, by which a LendingPolicy wants this kept apart there"
+        return Refused("NoNetworkPolicy", message)
 
     # -- priority
 

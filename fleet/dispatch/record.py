@@ -120,6 +120,19 @@ class OnLoan:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """How a workload is kept apart from others in members. `work` is its lending class; `exclusive`
+    is whether its nodes run nothing else, `walled` whether a NetworkPolicy goes with it."""
+
+    work: str = ""
+    exclusive: bool = False
+    walled: bool = False
+
+
+TOGETHER: Final = Apart()
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """How far a workload is. `since` is when `phase` began; `plane` is the planner's word."""
 
@@ -143,6 +156,8 @@ class Record:
     """Whether that is the policy that its loan goes back by."""
     loan: OnLoan | None = None
     """What it has on loan: the planner's word."""
+    apart: Apart = TOGETHER
+    """How it is kept apart from others: the planner's word."""
 
     @property
     def goes(self) -> tuple[str, str]:
@@ -208,6 +223,7 @@ def read(status: Mapping[str, Any]) -> Record:
         preempted_for=_other(status.get("preemptedFor")),
         returns=(status.get("preemptedFor") or {}).get("kind") == LENDING_POLICY.name,
         loan=_read_loan(status.get("loan")),
+        apart=_read_apart(status.get("isolation")),
     )
 
 
@@ -251,6 +267,12 @@ def _other(told: Mapping[str, Any] | None) -> str:
     if not told:
         return ""
     return f"{told['kind'].lower()} " + "/".join(filter(None, (told["namespace"], told["name"])))
+
+
+def _read_apart(told: Mapping[str, Any] | None) -> Apart:
+    if told is None:
+        return TOGETHER
+    return Apart(told["class"], told.get("node") == "Exclusive", bool(told.get("networkPolicy")))
 
 
 def _read_loan(told: Mapping[str, Any] | None) -> OnLoan | None:

@@ -35,6 +35,7 @@ REMOVALS: Final = (
             "serviceaccounts",
             "services",
             "endpointslices.discovery.k8s.io",
+            "networkpolicies.networking.k8s.io",
             "rolebindings.rbac.authorization.k8s.io",
         ),
         True,

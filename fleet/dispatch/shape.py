@@ -160,6 +160,8 @@ class Terms:
     priority_class: str
     names_from: Callable[[Mapping[str, Any]], list[str]]
     on_nodes: Callable[[Object], Object] = dict
+    alone: Callable[[Object], Object] = dict
+    """Gives a template of pods that share no node with others, where that is wanted."""
 
 
 def owner_reference(workload: Workload) -> Object:

@@ -25,6 +25,7 @@ from fleet.gateway.extensions import PriceSources
 from fleet.gateway.guests import Guests
 from fleet.gateway.loans import Loans
 from fleet.gateway.mentions import Mentions
+from fleet.gateway.neighbours import Neighbours
 from fleet.gateway.placing import Placing
 from fleet.gateway.plans import Plan
 from fleet.gateway.quotas import Quotas
@@ -213,6 +214,7 @@ class Assembly:
             now=lambda: self._now().timestamp(),
             timing=timing,
             on_blocks=self._on_blocks,
+            neighbours=Neighbours(self.world),
         )
 
         self.guests = Guests(self.world, self._books, placing, freed=dispatch.room_changed)

@@ -19,6 +19,7 @@ from policies import LENDING_POLICY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fleet.scheduling.lending.classes import Isolation
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.lending.terms import Terms
     from fleet.store.objects import ObjectStore
@@ -37,6 +38,15 @@ def terms_in(store: ObjectStore, *, instead: Sequence[Object] = ()) -> list[Term
     kind = LENDING_POLICY.name
     found |= {each["metadata"]["name"]: each for each in instead if each["kind"] == kind}
     return terms_of(found.values())
+
+
+def kept_apart(status: Object, apart: Isolation | None) -> Object:
+    """The status of work that is kept apart from others, or is not."""
+    left = {name: value for name, value in status.items() if name != "isolation"}
+    if apart is None:
+        return left
+    told: Object = {"class": apart.work, "node": "Exclusive" if apart.exclusive else "Shared"}
+    return {**left, "isolation": told | ({"networkPolicy": True} if apart.walled else {})}
 
 
 def lent(loan: Loan) -> Said:

@@ -33,6 +33,7 @@ from fleet.scheduling.foretelling import Wanted, foretell
 from fleet.scheduling.guests import seats
 from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.ledger import Ledger
+from fleet.scheduling.lending.classes import isolation_of
 from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Recall, Renew, Return, Settle
 from fleet.scheduling.lending.record import loan_of, written
@@ -273,6 +274,8 @@ class Placing:
     ) -> Answered:
         decided = each.asked.decided(decision, fleet.prices, now=now)
         status = _with_loan(counted_in(decided, each.item.quota, now), loan)
+        apart = isolation_of(each.item.quota, self.desk.tree, self.desk.terms, loan)
+        status = lending.kept_apart(status, apart if decided.placed else None)
         said = lending.lent(loan) if loan is not None else None
         return each.answered(replace(decided, status=status), said=said)
 

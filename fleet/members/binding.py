@@ -60,6 +60,7 @@ RULES: Final = (
     _rule("", "secrets serviceaccounts", "get create update"),
     _rule("", "services", "get create update"),
     _rule("discovery.k8s.io", "endpointslices", "get list create update delete"),
+    _rule("networking.k8s.io", "networkpolicies", "get create update"),
     # what callers do with pods of the fleet's workloads
     _rule("", "pods/log", "get"),
     _rule("", "pods/exec pods/attach pods/portforward", "get create"),

@@ -72,7 +72,7 @@ def _template(workload: Workload, shard: Shard, terms: Terms) -> Object:
     if workload.gang:
         pod_spec.setdefault("subdomain", workload.service)
     shape.hold(pod_spec, workload, terms, gate=gate_name(name), ranks=_ranks(workload, terms))
-    return dict(template)
+    return terms.alone(template)
 
 
 def _ranks(workload: Workload, terms: Terms) -> environment.Ranks:

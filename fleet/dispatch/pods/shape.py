@@ -39,7 +39,8 @@ def pod_of(workload: Workload, shard: Shard, terms: Terms) -> Object:
     metadata = shape.metadata_of(workload, shard, terms)
     carried = {field: sorted(keys) for field, keys in users(workload.obj).items()}
     metadata["annotations"][CARRIED_ANNOTATION] = orjson.dumps(carried).decode()
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return terms.alone(pod)
 
 
 def _name_nodes_as_there(spec: Object, cluster: str) -> None:

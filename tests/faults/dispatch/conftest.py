@@ -39,6 +39,7 @@ from fleet.gateway.bills import Bills
 from fleet.kube import builtin, defaults
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.blocks import on_blocks
+from fleet.scheduling.lending import isolation
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
@@ -58,9 +59,13 @@ ROWS = {
         ("", "namespaces"), ("", "pods"), ("", "configmaps"), ("", "secrets"), ("", "events"),
         ("", "serviceaccounts"), ("", "services"), ("batch", "jobs"),
         ("discovery.k8s.io", "endpointslices"), ("scheduling.k8s.io", "priorityclasses"),
+        ("networking.k8s.io", "networkpolicies"),
     )
 }  # fmt: skip
-DEPENDENTS = ("pods", "configmaps", "secrets", "serviceaccounts", "services", "endpointslices")
+DEPENDENTS = (
+    "pods", "configmaps", "secrets", "serviceaccounts", "services", "endpointslices",
+    "networkpolicies",
+)  # fmt: skip
 ENDED = ("Succeeded", "Failed")
 START = datetime(2026, 11, 29, tzinfo=UTC).timestamp()
 TIMING = Timing(hold_s=30, hold_limit_s=60, margin_s=2)
@@ -603,6 +608,7 @@ class Fleet:
                 sources=self,
                 fleet=FLEET,
                 leases=leases,
+                neighbours=self,
                 on_blocks=lambda cluster, blocks, spec: on_blocks(
                     spec, label=self.block_labels.get(cluster, ""), blocks=blocks
                 ),
@@ -646,6 +652,12 @@ class Fleet:
         assert row is not None
         entry = self.store.get(row, namespace, name)
         return entry.parse() if entry is not None else None
+
+    def alone(self, cluster: str, template: Object, *, work: str) -> Object:
+        return isolation.alone(template, work=work)
+
+    def wall(self, **about: Any) -> Object:
+        return isolation.network_policy(**about)
 
     def went_unfinished(self, key: ShardKey) -> bool:
         member = self.members.get(key.cluster)

@@ -49,6 +49,7 @@ async def test_what_its_user_changes_is_asked_about_anew(fleet, change):
     planner = Refusing()
     dispatch = Dispatch(
         fleet.store, NOBODY, parts=Parts(fleet=FLEET), planner=planner, bill=fleet.bills,
+        neighbours=fleet,
         fleet=FLEET, uid=lambda: "u", now=fleet.clock,
     )  # fmt: skip
     await fleet.run_job(ranks=9)

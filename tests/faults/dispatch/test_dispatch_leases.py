@@ -123,6 +123,7 @@ async def test_while_one_refuses_for_long_the_others_are_renewed(fleet, split, m
     monkeypatch.setattr(Reconciler, "patience_s", lambda self, key: 0.01)
     dispatch = Dispatch(
         fleet.store, NOBODY, parts=Parts(fleet=FLEET), planner=fleet.planner, bill=fleet.bills,
+        neighbours=fleet,
         fleet=FLEET, uid=lambda: "u", now=fleet.clock,
     )  # fmt: skip
     running = asyncio.create_task(dispatch.run())

@@ -69,6 +69,7 @@ async def swept(fleet, east, *, name="east", then=None, until=lambda: True):
         parts=parts,
         planner=fleet.planner,
         bill=fleet.bills,
+        neighbours=fleet,
         fleet=FLEET,
         uid=lambda: "u",
         now=fleet.clock,

@@ -20,7 +20,7 @@ from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.queue.rules import Rules
-from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 
 EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
 NAMESPACES = builtin.resource(GroupVersionResource("", "v1", "namespaces"))
@@ -50,7 +50,13 @@ class Books:
 
     def clusters(self):
         return [
-            Cluster(name, {}, self._accounts(member).capacity(0.0), ready=not member.cut)
+            Cluster(
+                name,
+                {},
+                self._accounts(member).capacity(0.0),
+                parameter_plane="roce-1",
+                ready=not member.cut,
+            )
             for name, member in self._fleet.members.items()
         ]
 
@@ -438,3 +444,75 @@ async def test_a_policy_without_a_donor_says_so_and_lends_nothing(lives):
     await lives.run("guest", 8)
     assert truths(await lives.policy())["Valid"] == ("False", "NoSuchQuota")
     assert lives.phase("guest") != "Running"
+
+
+APART = {"node": "Exclusive", "networkPolicy": True}
+
+
+async def test_lent_work_is_kept_apart_and_its_wall_goes_with_it(lives):
+    fleet = lives.fleet
+    await lives.lend(isolation=APART)
+    await lives.on_loan(ranks=8)
+    assert lives.status()["isolation"] == {
+        "class": "train", "node": "Exclusive", "networkPolicy": True,
+    }  # fmt: skip
+    (member,) = [each for each in fleet.members.values() if each.all("jobs")]
+    (job,) = member.all("jobs")
+    (wall,) = member.all("networkpolicies")
+    assert wall["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    selected = wall["spec"]["podSelector"]["matchLabels"].items()
+    for pod in member.pods_of(job):
+        assert pod["metadata"]["labels"]["fleet.dev/lending-class"] == "train"
+        assert "podAntiAffinity" in pod["spec"]["affinity"]
+        assert selected <= pod["metadata"]["labels"].items()
+    await fleet.delete_job("guest")
+    await fleet.until(lambda: not fleet.left_over())
+
+
+async def test_own_work_of_a_class_shares_no_node_and_has_no_wall(lives):
+    await lives.lend(isolation=APART)
+    await lives.on_loan("own", 4)
+    assert lives.loan("own") is None
+    assert lives.status("own")["isolation"] == {"class": "train", "node": "Exclusive"}
+    assert not [each for m in lives.fleet.members.values() for each in m.all("networkpolicies")]
+
+
+async def test_the_wall_of_a_split_gang_lets_its_other_part_in(lives):
+    fleet = lives.fleet
+    spec = {"mode": "Split", "workloads": {}}
+    obj = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "PlacementPolicy", "spec": spec,
+        "metadata": {"name": "split", "namespace": "payments", "uid": "split"},
+    }  # fmt: skip
+    await fleet.store.create(PLACEMENT_POLICY.resource, obj)
+    await lives.lend(isolation={"node": "Shared", "networkPolicy": True})
+    await lives.on_loan(ranks=12)
+    await fleet.round()
+    addresses = {
+        member.name: {f"{pod['status']['podIP']}/32" for pod in member.all("pods")}
+        for member in fleet.members.values()
+    }
+    for member in fleet.members.values():
+        (wall,) = member.all("networkpolicies")
+        (rule,) = wall["spec"]["ingress"]
+        let_in = {each["ipBlock"]["cidr"] for each in rule["from"] if "ipBlock" in each}
+        (other,) = addresses.keys() - {member.name}
+        assert let_in == addresses[other]
+        assert "affinity" not in member.all("jobs")[0]["spec"]["template"]["spec"]
+
+
+async def test_a_member_without_network_policies_takes_no_work_that_wants_one(lives, monkeypatch):
+    fleet = lives.fleet
+    serves = type(fleet).serves
+
+    def not_in_the_east(self, cluster, gvr):
+        return serves(self, cluster, gvr) and (cluster, gvr.resource) != (
+            "east", "networkpolicies",
+        )  # fmt: skip
+
+    monkeypatch.setattr(type(fleet), "serves", not_in_the_east)
+    lives.books.serving = {"west": 1}
+    await lives.lend(isolation=APART)
+    await lives.run("guest", 7)
+    await fleet.until(lambda: lives.phase("guest") == "Running")
+    assert fleet.record("guest").shards[0].cluster == "west"
