@@ -47,10 +47,15 @@ ENDPOINT_SLICES: Final = _row("discovery.k8s.io", "endpointslices")
 PRIORITY_CLASSES: Final = _row("scheduling.k8s.io", "priorityclasses")
 
 _RBAC: Final = "rbac.authorization.k8s.io"
-STORED: Final = tuple(
-    _row(_RBAC, name) for name in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
+STORED: Final = (
+    *(
+        _row(_RBAC, name)
+        for name in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
+    ),
+    _row("networking.k8s.io", "networkpolicies"),
 )
-"""Kept for whoever reads them back; authorization is not enforced (see `access`)."""
+"""Kept for whoever reads them back. Authorization is not enforced (see `access`), nor, as in any
+cluster whose network does not know them, are NetworkPolicies."""
 
 REVIEWS: Final = (
     _row("authentication.k8s.io", "selfsubjectreviews"),

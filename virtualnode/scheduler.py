@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import Conflict
 from virtualnode import conditions, scheduling
+from virtualnode.neighbours import Neighbour
 from virtualnode.objects import key_of
 from virtualnode.resources import NODES, PODS
 
@@ -194,4 +195,5 @@ def _with(node: scheduling.NodeView, pod: Object) -> scheduling.NodeView:
     for name, amount in scheduling.demand(pod).items():
         used[name] = used.get(name, 0) + amount
     ports = node.host_ports | scheduling.host_ports(pod)
-    return replace(node, used=used, host_ports=ports)
+    pods = (*node.pods, Neighbour.of(pod))
+    return replace(node, used=used, host_ports=ports, pods=pods)

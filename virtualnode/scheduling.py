@@ -2,8 +2,8 @@
 
 Filters and their words are those of kube-scheduler's default plugins, in their order; of the nodes
 that pass, the one with the largest share free wins, then the first by name. What is not known here
-(pod affinity, hard topology spread, resource claims) makes a pod unschedulable with that reason,
-since ignoring it would place the pod wrongly. There is no preemption.
+(required pod affinity, hard topology spread, resource claims) makes a pod unschedulable with that
+reason, since ignoring it would place the pod wrongly. There is no preemption.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.kube.amounts import add, of_containers
 from fleet.kube.quantity import Quantity
+from virtualnode import neighbours
+from virtualnode.neighbours import Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +46,7 @@ class NodeView:
     unschedulable: bool = False
     host_ports: frozenset[tuple[str, str, int]] = frozenset()
     lowest_priority: int | None = None
+    pods: tuple[Neighbour, ...] = ()
 
     def free(self, resource: str) -> int:
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
@@ -90,8 +93,10 @@ def view(node: Object, pods: Iterable[Object]) -> NodeView:
     used: Amounts = {}
     ports: frozenset[tuple[str, str, int]] = frozenset()
     priorities = []
+    there = []
     for pod in pods:
         if is_active(pod):
+            there.append(Neighbour.of(pod))
             add(used, demand(pod))
             ports |= host_ports(pod)
             priorities.append(int(pod["spec"].get("priority") or 0))
@@ -105,6 +110,7 @@ def view(node: Object, pods: Iterable[Object]) -> NodeView:
         unschedulable=bool(spec.get("unschedulable")),
         host_ports=ports,
         lowest_priority=min(priorities, default=None),
+        pods=tuple(there),
     )
 
 
@@ -129,8 +135,12 @@ def choose(pod: Object, nodes: Sequence[NodeView]) -> Choice:
     needed = demand(pod)
     fitting: list[NodeView] = []
     reasons: dict[str, list[str]] = {}
+    asking = Neighbour.of(pod)
+    beside = [(node.labels, node.pods) for node in nodes if _matters(asking, node)]
     for node in nodes:
         against = why_not(pod, needed, node)
+        if not against and (apart := neighbours.why_not(asking, node.labels, beside)):
+            against = [apart]
         if against:
             reasons[node.name] = against
         else:
@@ -139,6 +149,11 @@ def choose(pod: Object, nodes: Sequence[NodeView]) -> Choice:
         return Choice("", _explain(pod, needed, nodes, reasons))
     best = min(fitting, key=lambda node: (*_score(pod, needed, node), node.name))
     return Choice(best.name)
+
+
+def _matters(pod: Neighbour, node: NodeView) -> bool:
+    """Whether pods of a node could keep this one away, or it them."""
+    return bool(node.pods) and (bool(pod.terms) or any(each.terms for each in node.pods))
 
 
 def why_not(pod: Object, needed: Amounts, node: NodeView) -> list[str]:
@@ -167,9 +182,10 @@ def unsupported(pod: Object) -> str:
     """What a pod asks of a scheduler that this one does not know; "" when nothing."""
     spec = pod["spec"]
     affinity = spec.get("affinity") or {}
-    for kind in ("podAffinity", "podAntiAffinity"):
-        if (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
-            return f"this cluster's scheduler does not know required {kind}; remove it"
+    if (affinity.get("podAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+        return "this cluster's scheduler does not know required podAffinity; remove it"
+    if unknown := neighbours.unsupported(pod):
+        return f"this cluster's scheduler does not know {unknown}; remove it"
     for spread in spec.get("topologySpreadConstraints") or ():
         if spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
             return (

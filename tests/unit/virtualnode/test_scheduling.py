@@ -31,6 +31,15 @@ def pod(*, requests: dict[str, str] | None = None, phase: str = "Pending", **spe
     }
 
 
+HOST = "kubernetes.io/hostname"
+
+
+def away(*terms: Any) -> dict[str, Any]:
+    """The part of a pod's spec that keeps it from others."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}
+    return {"affinity": {"podAntiAffinity": required}}
+
+
 def chosen(subject, *nodes):
     """Each node is a Node, or (Node, its pods)."""
     pairs = [each if isinstance(each, tuple) else (each, ()) for each in nodes]
@@ -199,13 +208,14 @@ def test_a_port_of_the_node_is_given_once():
     ("spec", "word"),
     [
         (
-            {
-                "affinity": {
-                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}
-                }
-            },
-            "podAntiAffinity",
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            "podAffinity",
         ),
+        (
+            away({"topologyKey": HOST, "namespaceSelector": {"matchLabels": {"a": "b"}}}),
+            "not empty",
+        ),
+        (away({"topologyKey": HOST, "matchLabelKeys": ["a"]}), "matchLabelKeys"),
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "topologySpread"),
         ({"resourceClaims": [{"name": "x"}]}, "resourceClaims"),
     ],
@@ -216,3 +226,68 @@ def test_what_is_not_known_is_not_ignored(spec, word):
     assert chosen(
         pod(topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway"}]), node()
     ).node
+
+
+def of_class(name: str, *, namespace: str = "default", **spec: Any) -> dict[str, Any]:
+    found = pod(phase="Running", **spec)
+    found["metadata"] |= {"labels": {"class": name}, "namespace": namespace}
+    return found
+
+
+def apart(name: str, **more: Any) -> dict[str, Any]:
+    """A pod that shares no node with any other class, in any namespace."""
+    expressions = [
+        {"key": "class", "operator": "Exists"},
+        {"key": "class", "operator": "NotIn", "values": [name]},
+    ]
+    term = {
+        "topologyKey": HOST, "namespaceSelector": {},
+        "labelSelector": {"matchExpressions": expressions},
+    }  # fmt: skip
+    return of_class(name, **away(term), **more)
+
+
+def on(host: str) -> dict[str, Any]:
+    return node(host, labels={HOST: host, "zone": "z"})
+
+
+def test_a_pod_goes_to_no_node_of_those_that_it_keeps_away_from():
+    found = chosen(apart("a"), (on("n1"), [of_class("b", namespace="other")]), on("n2"))
+    assert found.node == "n2"
+    found = chosen(apart("a"), (on("n1"), [of_class("b")]))
+    assert "1 node(s) didn't match pod anti-affinity rules" in found.message
+    assert chosen(apart("a"), (on("n1"), [of_class("a"), pod(phase="Running")])).node == "n1"
+
+
+def test_a_pod_goes_to_no_node_of_those_that_keep_away_from_it():
+    found = chosen(of_class("b"), (on("n1"), [apart("a")]))
+    assert "1 node(s) didn't satisfy existing pods anti-affinity rules" in found.message
+    assert chosen(of_class("a"), (on("n1"), [apart("a")])).node == "n1"
+    assert chosen(pod(), (on("n1"), [apart("a")])).node == "n1"
+
+
+def test_what_is_over_keeps_nobody_away():
+    over = {**of_class("b"), "status": {"phase": "Succeeded"}}
+    assert chosen(apart("a"), (on("n1"), [over])).node == "n1"
+
+
+def test_a_domain_is_as_wide_as_the_label_of_its_nodes():
+    term = {"labelSelector": {"matchLabels": {"class": "b"}}}
+    zone = of_class("a", **away({**term, "topologyKey": "zone"}))
+    host = of_class("a", **away({**term, "topologyKey": HOST}))
+    beside = (on("n1"), [of_class("b")])
+    assert not chosen(zone, beside, on("n2")).node
+    assert chosen(host, beside, on("n2")).node == "n2"
+    assert chosen(host, (node("n1"), [of_class("b")])).node == "n1", "it has no such label"
+
+
+@pytest.mark.parametrize(
+    ("more", "away_from"),
+    [({}, "default"), ({"namespaces": ["x"]}, "x"), ({"namespaceSelector": {}}, "x")],
+)
+def test_whose_pods_a_term_speaks_of(more, away_from):
+    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"class": "b"}}, **more}
+    subject = of_class("a", **away(term))
+    assert not chosen(subject, (on("n1"), [of_class("b", namespace=away_from)])).node
+    elsewhere = chosen(subject, (on("n1"), [of_class("b", namespace="y")])).node
+    assert elsewhere == ("" if "namespaceSelector" in more else "n1")
