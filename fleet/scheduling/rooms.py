@@ -20,6 +20,7 @@ from fleet.scheduling.counted import times, total
 from fleet.scheduling.ledger import Ledger, taken_off
 from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Placed, Unplaced
+from fleet.scheduling.stranding import POWERS
 from fleet.scheduling.views import AS_IT_IS, Views
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Rooms:
     """See `fleet.scheduling.placer.Placer`."""
 
     def __init__(self) -> None:
-        self.views = Views()
+        self.views = Views(mix=POWERS)
         """The fleet with everything deducted that is promised or taken."""
         self._picture: Picture | None = None
         self._asked: Mapping[str, tuple[Asked, Wish]] = {}

@@ -73,6 +73,21 @@ def test_a_place_and_what_it_takes(ask):
     assert found.clusters == {"east": {GPU: 5, Key("pods"): 5}}
 
 
+def test_of_equal_blocks_those_are_taken_that_leave_most_for_larger_units(build):
+    """Anti-fragmentation: eight that are free together stay so."""
+    sizes, blocks = [4, 4, 5], ["r0", "r0", "r1"]
+    cluster = build.cluster("east", sizes, blocks=blocks)
+    job = build.job(1, name="small")
+    asked = asked_of(job, None, Fleet((cluster,)), now=build.now)
+    rooms = Rooms()
+    rooms.begin(
+        Picture((cluster,), Ledger(), prices_of([], now=build.now), build.now, 0.0),
+        {"uid-small": (asked, wish_of(job))},
+    )
+    found = rooms.place(item("small", 1))
+    assert [shard.blocks for shard in found.plan.shards] == [(("r1", 1),)]
+
+
 def test_what_is_decided_is_deducted_and_given_back(ask):
     rooms = ask(train=4, other=2)
     found = rooms.place(item("train", 4))
