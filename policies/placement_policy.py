@@ -105,8 +105,8 @@ class Objective(Model):
     )
     when_too_dear: WhenTooDear = setting(
         "Queue",
-        "What becomes of a workload that fits only above the ceiling: it waits for lower prices, "
-        f"or is refused. {LATER}",
+        "What becomes of a workload that finds room only above the ceiling: it waits for lower "
+        "prices or other room, or is refused at once. A part that has to be placed anew waits.",
     )
     budget: Budget | None = setting(
         None,
@@ -125,7 +125,10 @@ class Objective(Model):
         "activeDeadlineSeconds; absent means that it is not known.",
     )
     deadline: Duration | None = setting(
-        None, f"How long after it began to wait it should be done. {LATER}"
+        None,
+        "How long after it began to wait it should be done. Where its run time is known, later "
+        "tiers are tried in time for that, and at the last moment to start it goes before others "
+        "of its priority in its quota.",
     )
 
 

@@ -198,8 +198,10 @@ def domain_of(cluster: Cluster, role: Role) -> str:
 
 
 def opens_after_s(demand: Demand, tier: int) -> float:
-    """How long a workload waits until a tier (from 1) is tried: its own time and those before."""
-    return sum(each.after.total_seconds() for each in demand.policy.clusters.tiers[:tier])
+    """How long a workload waits until a tier (from 1) is tried: its own time and those before, but
+    no longer than it can wait for its deadline."""
+    after_s = sum(each.after.total_seconds() for each in demand.policy.clusters.tiers[:tier])
+    return after_s if demand.slack_s is None else min(after_s, demand.slack_s)
 
 
 def _selected(demand: Demand, cluster: Cluster) -> Reason | None:

@@ -81,6 +81,14 @@ class Demand:
     """How long it is expected to run; None where nobody said."""
 
     @property
+    def slack_s(self) -> float | None:
+        """How long it may wait and still be done by its deadline; None where that is not known."""
+        deadline = self.policy.objective.deadline
+        if deadline is None or self.run_time_s is None:
+            return None
+        return max(0.0, deadline.total_seconds() - self.run_time_s)
+
+    @property
     def role(self) -> Role:
         """The one role of a workload whose pods are all alike."""
         (role,) = self.roles

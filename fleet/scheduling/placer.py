@@ -36,6 +36,8 @@ class Item:
     demand: object = None
     generation: int = 1
     pods: int = 1
+    latest_s: float | None = None
+    """When it has to start to be done by its deadline."""
     queues: bool = True
     """A job waits for quota, a service is refused."""
     preempts: bool = True

@@ -9,7 +9,7 @@ the values; `rooms` asks for the engine, which decides whose turn it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.errors import Cause, Invalid
@@ -32,9 +32,10 @@ from fleet.scheduling.record import (
 from fleet.scheduling.selection import select
 from fleet.scheduling.views import AS_IT_IS, Views
 from policies.placement_policy import Failover
+from policies.scalars import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.cost.ceilings import Ceilings
@@ -198,14 +199,15 @@ class Asked:
     def decided(self, decision: Plan | Refusal | Held, prices: Prices, *, now: datetime) -> Decided:
         """The decision as it is written down."""
         status = status_of(decision, now=now, queued_at=self.queued_at, before=self.before)
-        if self.notes:
-            status["message"] = "; ".join(filter(None, (status.get("message"), *self.notes)))
+        notes = (*self.notes, *_late(self.demand, self.queued_at, now))
+        if notes:
+            status["message"] = "; ".join(filter(None, (status.get("message"), *notes)))
         return Decided(
             decision=decision,
             policy=self.policy,
             spec=spec_of(self.demand.workload, self.policy),
             status=status,
-            warnings=(*self.notes, *prices.warnings),
+            warnings=(*notes, *prices.warnings),
         )
 
 
@@ -347,6 +349,16 @@ def _applied(policy: Policy, lease: timedelta, unsplittable: str) -> tuple[Polic
         spec = spec.model_copy(update={"mode": "One"})
         notes.append(f"kept in one cluster: {unsplittable}")
     return replace(policy, spec=spec), tuple(notes)
+
+
+def _late(demand: Demand, queued_at: datetime, now: datetime) -> Iterator[str]:
+    """That a deadline cannot be met, once that is so."""
+    deadline, slack_s = demand.policy.objective.deadline, demand.slack_s
+    if deadline is None or slack_s is None or now <= queued_at + timedelta(seconds=slack_s):
+        return
+    due = (queued_at + deadline).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    needs = duration_text(timedelta(seconds=demand.run_time_s or 0))
+    yield f"its deadline, {due}, cannot be met any more: it is expected to run for {needs}"
 
 
 def _ran_in(before: Object) -> list[str]:

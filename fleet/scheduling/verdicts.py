@@ -195,6 +195,9 @@ def refusal(question: Question, judged: Sequence[Judged]) -> Refusal:
     impossible = dear is None and payable and not _could_ever(question, judged)
     if impossible:
         message = f"{message}; {sentences.NEVER}"
+    whole = not question.wanted and not question.kept
+    refused = question.demand.policy.objective.when_too_dear == "Refuse"
+    final = dear is not None and retry is None and whole and refused
     return Refusal(
         demand=question.demand,
         message=message,
@@ -205,6 +208,8 @@ def refusal(question: Question, judged: Sequence[Judged]) -> Refusal:
         at_best=_by_domain(first, question.span),
         retry_after_s=retry,
         impossible=impossible,
+        reason="TooDear" if final else "",
+        final=final,
     )
 
 

@@ -2,8 +2,8 @@
 
 Order across nodes: what is within somebody's guaranteed amount before what borrows (kueue#3405),
 then priority, then who uses least of what is guaranteed to it, then who came first. In a node:
-aged work, priority, sequence. What does not fit holds up nobody but by its earmark, so a lender's
-head never keeps others from borrowing (kueue#4809).
+aged work, priority, what has to start now for its deadline, sequence. What does not fit holds up
+nobody but by its earmark, so a lender's head never keeps others from borrowing (kueue#4809).
 
 An item is tried in this order: quota, quota with the earmarks that give way, a smaller size, a
 place, eviction. Nothing is charged before there is a place.

@@ -1,9 +1,9 @@
 """Waiting work, by quota node: equal work stands in one line and is tried once for all of it.
 
-Equal means the same node, priority, shape and declared run time. Within a node lines go by
-priority, then by the sequence of their first item. A line that could not be served is parked with
-its reason until an event of its tree, of capacity or of time wakes it; each wakes all lines of the
-tree (KAI#1217, skypilot#5494), which costs one comparison a line.
+Equal means the same node, priority, shape, declared run time and last moment to start. Within a
+node lines go by priority, then by the sequence of their first item. A line that could not be served
+is parked with its reason until an event of its tree, of capacity or of time wakes it; each wakes
+all lines of the tree (KAI#1217, skypilot#5494), which costs one comparison a line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.placer import Item
     from fleet.scheduling.quota.book import Ask
 
-Kind = tuple[str, int, "Hashable", float | None, bool]
+Kind = tuple[str, int, "Hashable", float | None, float | None, bool]
 
 
 class Line:
@@ -65,7 +65,9 @@ class Lines:
         self.nodes: dict[str, dict[Kind, Line]] = {}
 
     def add(self, item: Item, asked: Ask) -> Line:
-        kind = (item.quota, item.priority, item.shape, item.run_time_s, item.queues)
+        kind = (
+            item.quota, item.priority, item.shape, item.run_time_s, item.latest_s, item.queues,
+        )  # fmt: skip
         lines = self.nodes.setdefault(item.quota, {})
         line = lines.get(kind)
         if line is None:

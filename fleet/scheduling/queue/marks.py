@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.quota.book import Ask, Book
 
 InNode = tuple[bool, int, int, str]
-"""Not yet aged, priority (highest first), sequence, uid."""
+"""Not yet aged, priority (highest first), sequence (less than any for what is late), uid."""
 Order = tuple[int, bool, int, int, str]
 """The same, after the level of entitlement."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from heapq import heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.queue.lines import Line, Lines
 from fleet.scheduling.queue.marks import Mark, Marks
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.quota.book import Ask
     from fleet.scheduling.quota.tree import Key, Node, Tree
+
+
+_BEFORE_ALL: Final = 1 << 60
+"""Taken off the sequence of what has to start now for its deadline."""
 
 
 class Root:
@@ -92,7 +96,9 @@ class State:
 
     def in_node(self, line: Line, now: float) -> InNode:
         item = line.first
-        return not self.is_aged(item, now), -line.priority, item.sequence, item.uid
+        late = item.latest_s is not None and item.latest_s <= now
+        sequence = item.sequence - _BEFORE_ALL if late else item.sequence
+        return not self.is_aged(item, now), -line.priority, sequence, item.uid
 
     # Waking
 
@@ -113,6 +119,8 @@ class State:
     # Waiting
 
     def queue(self, item: Item) -> None:
+        if item.latest_s is not None:
+            self.wake_at(item.latest_s, item.quota)
         line = self.lines.add(item, self.asked(item))
         if len(line.items) == 1:
             least = self.asked(item, item.least) if item.least is not None else line.asked

@@ -132,6 +132,19 @@ async def test_work_is_refused_where_the_budget_says_so(shop):
     assert shop.record("dear").phase == "Failed"
 
 
+async def test_work_that_is_too_dear_is_refused_where_the_policy_says_so(shop):
+    spec = {"workloads": {}, "objective": {"maxPrice": "0.7 USD/h", "whenTooDear": "Refuse"}}
+    await put(shop.store, PLACEMENT_POLICY.resource, "all", spec, namespace="payments")
+    await run(shop, "dear", ranks=2)
+    await shop.until(lambda: shop.condition("Failed", "dear"))
+    condition = shop.condition("Failed", "dear")
+    assert condition["reason"] == "TooDear"
+    assert condition["message"] == "would cost 1 USD/h at least, the policy allows 0.7 USD/h"
+    assert shop.left_over() == []
+    await run(shop, "cheap")
+    await shop.until(lambda: shop.record("cheap").phase == "Running")
+
+
 async def test_work_runs_with_a_warning_where_the_budget_says_so(shop):
     await shop.policy("0.4 USD", "Warn")
     await run(shop, "dear")

@@ -214,6 +214,21 @@ def test_a_large_gang_starts_under_a_stream_of_small_ones(run_time_s: float | No
     assert started == ["large"]
 
 
+def test_at_its_last_moment_to_start_work_goes_before_others_of_its_priority() -> None:
+    case = Case(two(a=8, b=0, limit=8, policy=NEVER))
+    case.start("runs", "a", 8)
+    case.submit("early", "a", 8)
+    case.submit("due", "a", 8, latest_s=50)
+    case.submit("urgent", "a", 8, priority=1)
+    case.step()
+    assert case.engine.next_s() == 50
+    case.now = 50
+    case.engine.finish("runs")
+    for expected in ("urgent", "due", "early"):
+        assert admitted(case.step()) == [expected]
+        case.engine.finish(expected)
+
+
 def test_aged_work_goes_before_newer_work_of_higher_priority() -> None:
     case = Case(two(a=8, b=0, limit=8, policy=NEVER), aging_s=100)
     case.start("first", "a", 8)

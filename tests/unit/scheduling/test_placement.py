@@ -114,6 +114,17 @@ def test_the_second_tier_waits_its_time_and_says_when(build, fleet):
     assert spread(ask(demand, fleet, waited_s=600.0)) == {"cloud-c": (0, 9)}
 
 
+def test_a_later_tier_is_tried_in_time_for_the_deadline(build, fleet):
+    tiers = [TIERS["tiers"][0], {**TIERS["tiers"][1], "after": "10m"}]
+    spec = {"mode": "Split", "clusters": {"tiers": tiers}, "objective": {"deadline": "1h"}}
+    timed = {"objective": {**spec["objective"], "runTime": "55m"}}
+    assert isinstance(ask(build.demand(9, spec), fleet, waited_s=300.0), Refusal), "who knows"
+    demand = build.demand(9, {**spec, **timed})
+    refusal = ask(demand, fleet, waited_s=299.0)
+    assert refusal.retry_after_s == 1.0
+    assert spread(ask(demand, fleet, waited_s=300.0)) == {"cloud-c": (0, 9)}
+
+
 def test_waits_of_tiers_add_up(build):
     names = ("a", "b", "c")
     tiers = [
@@ -229,6 +240,21 @@ def test_the_ceiling_is_a_bound_and_the_refusal_says_what_it_would_cost(build):
     assert (verdict.reason, verdict.message) == (
         "TooDear", "it would cost 11.4 USD/h there, above the ceiling of the policy"
     )  # fmt: skip
+
+
+def test_what_finds_room_only_above_the_ceiling_is_refused_where_the_policy_says_so(build):
+    prices = build.prices({"cluster": "east", **ACCELERATORS})
+    fleet = [build.cluster("east", 8), build.cluster("late", 8, provider="aws")]
+    spec = {"objective": {"maxPrice": "10 USD/h", "whenTooDear": "Refuse"}}
+    for pods, final in ((6, True), (9, False)):
+        refusal = ask(build.demand(pods, spec), fleet[:1], prices=prices)
+        assert (refusal.final, refusal.reason) == (final, "TooDear" if final else "")
+    tiers = [
+        {"selector": {"matchLabels": {"fleet.dev/provider": "own"}}},
+        {"selector": {}, "after": "1m"},
+    ]
+    waits = ask(build.demand(6, {**spec, "clusters": {"tiers": tiers}}), fleet, prices=prices)
+    assert not waits.final, "the next tier may be within it"
 
 
 def test_more_clusters_are_used_where_fewer_are_too_dear(build):

@@ -146,6 +146,19 @@ def test_time_in_the_queue_opens_tiers(build):
     assert ask(build, build.job(1), fleet, stored(waiting), now=later).placed
 
 
+def test_a_deadline_that_cannot_be_met_any_more_is_said(build):
+    objective = {"deadline": "1h", "runTime": "50m"}
+    fleet = Fleet((), policies=(build.policy({"workloads": {}, "objective": objective}),))
+    waiting = ask(build, build.job(1), fleet)
+    later = build.now + timedelta(minutes=10)
+    in_time = ask(build, build.job(1), fleet, stored(waiting), now=later)
+    assert "deadline" not in in_time.status["message"]
+    late = ask(build, build.job(1), fleet, stored(in_time), now=later + timedelta(seconds=1))
+    assert late.status["message"].endswith(
+        "its deadline, 2026-11-29T13:00:00Z, cannot be met any more: it is expected to run for 50m"
+    )
+
+
 def test_a_resize_under_way_is_refused_with_what_to_do(build, fleet):
     first = ask(build, build.job(6), fleet)
     with pytest.raises(Invalid, match="4 ranks, 6 were placed"):
