@@ -394,7 +394,6 @@ class Placing:
             wish = read
         uid = asked.demand.workload.uid
         self._number([(asked.queued_at.timestamp(), uid)])
-        slack_s, queued_s = asked.demand.slack_s, asked.queued_at.timestamp()
         item = Item(
             uid=uid,
             quota=self.claims.quota.get(asked.demand.workload.namespace, ""),
@@ -405,7 +404,7 @@ class Placing:
             run_time_s=asked.demand.run_time_s,
             generation=asked.generation,
             pods=sum(wish.pods.values()),
-            latest_s=None if slack_s is None else queued_s + slack_s,
+            latest_s=asked.latest_s,
             preempts=Urgency.of(question.workload).preempts(fleet),
         )
         return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")), fleet)

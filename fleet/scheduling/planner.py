@@ -121,6 +121,12 @@ class Asked:
         return int(self.before.get("generation", 0)) + 1
 
     @property
+    def latest_s(self) -> float | None:
+        """When it has to start to be done by its deadline; None where that is not known."""
+        slack_s = self.demand.slack_s
+        return None if slack_s is None else self.queued_at.timestamp() + slack_s
+
+    @property
     def likeness(self) -> tuple[object, ...] | None:
         """Equal for workloads that find room together or not at all; None for one that is to be
         asked about by itself."""

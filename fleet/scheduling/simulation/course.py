@@ -430,6 +430,7 @@ class _Course:
             run_time_s=demand.run_time_s,
             generation=job.asked.generation,
             pods=sum(job.wish.pods.values()),
+            latest_s=job.asked.latest_s,
             queues=job.work.queues,
             preempts=Urgency.of(job.work.obj).preempts(self._scenario.fleet),
         )
