@@ -3,9 +3,9 @@
 By priority class as much as possible is admitted, then the sums over all gangs are made least:
 tiers, clusters, pods of unknown price, money. First each gang is placed in the order of regret:
 those who would find the fewest other networks if they were put off, and the largest of these.
-Then gangs of one role change places over what clusters hold in sums (`exchange`), and what comes
-out is put onto nodes, the largest pods first; where nodes hold less than sums say, the sums are
-corrected. Gangs of several roles, and elastic ones, change places on nodes, one round after the
+Then gangs of one role change places over what clusters hold in sums (`exchange`, then `barter`,
+which asks whether nodes hold it), and what comes out is put onto nodes, the largest pods first.
+Gangs of several roles, and elastic ones, change places on nodes, one round after the
 other: somebody who was turned away or is worse off than it could be is placed first, and some of
 those in its way again after it. What is no better is undone. `bound` is what no admission can beat;
 `fleet.scheduling.exact` certifies closer ones.
@@ -16,22 +16,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from fleet.scheduling.barter import Barter
 from fleet.scheduling.exchange import Exchange
 from fleet.scheduling.fit import Cost
 from fleet.scheduling.holdings import Holdings, Seating
 from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.requests import accelerators
-from fleet.scheduling.stowage import Lot, stow
+from fleet.scheduling.stowage import Lot, Stowage, Stowed
+from fleet.scheduling.tally import Tally
 from fleet.scheduling.totals import Gang, Option, Sort, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from random import Random
 
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.demand import Demand
-    from fleet.scheduling.exchange import Shares
     from fleet.scheduling.price import Prices
+    from fleet.scheduling.tally import Shares, There
 
 _ROUNDS: Final = 400
 """For each gang, of changing places over sums."""
@@ -39,8 +41,8 @@ _ON_NODES: Final = 100
 """How many rounds over sums are worth one on nodes."""
 _PATIENCE: Final = 100
 """Rounds on nodes without anything better after which nothing better is expected."""
-_STARTS: Final = 2
-_CORRECTIONS: Final = 8
+_KICK: Final = 25
+"""How many rounds over sums are worth one that settles clusters with each other."""
 
 Value = tuple[int, ...]
 """Worse the larger: minus what is admitted of each class, then tiers, clusters, unknown, money."""
@@ -213,35 +215,27 @@ class _Run:
         for name in self._names:
             capacity = self._holdings.capacity(name)
             rows.append(rows_of(capacity, sorts, asked) if capacity is not None else [])
-        exchange = Exchange(
-            gangs, [sorts.index(each.sort) for each in gangs], rows, chance=self._chance
-        )
+        tally = Tally(gangs, [sorts.index(each.sort) for each in gangs], rows, chance=self._chance)
         for at, mover in enumerate(movers):
             if mover in before:
-                exchange.put(at, self._shares(mover, before[mover]))
-        start, tried, found = list(exchange.shares), 0, []
-        for _ in range(_STARTS if exchange.holds() else 0):
-            exchange.restore(start)
-            tried += exchange.improve(rounds // _STARTS)
-            found.append((exchange.value(), list(exchange.shares)))
-        if found:
-            exchange.restore(min(found)[1])
-        best = value, before
-        for correction in range(_CORRECTIONS):
-            unseated = self._seat(exchange, movers)
-            kept = dict(self.placed)
-            for at in self._order:
-                if at not in self.placed:
-                    self._place(at)
-            best = min(best, (self._value(), dict(self.placed)), key=lambda each: each[0])
-            self._undo(kept)
-            if not unseated or correction == _CORRECTIONS - 1:
-                break
-            for at, cluster, short in unseated:
-                exchange.leave(at)
-                exchange.less(cluster, exchange.sorts[at], short)
-            tried += exchange.improve(rounds // _CORRECTIONS, warm=True)
-        self._undo(best[1])
+                tally.put(at, self._shares(mover, before[mover]))
+        tried = 0
+        if tally.holds():
+            tried += Exchange(tally).improve(rounds // 2)
+
+        stowed = self._stowed_by(tally, sorts, movers)
+
+        def short(cluster: int, there: There) -> Collection[int]:
+            left = stowed(cluster, there).left
+            return [at for (at, _), units in zip(there, left, strict=True) if units]
+
+        tried += Barter(tally, short).improve(rounds // 2 // _KICK) * _KICK
+        self._seat(tally, movers, stowed)
+        for at in self._order:
+            if at not in self.placed:
+                self._place(at)
+        if self._value() > value:
+            self._undo(before)
         return tried
 
     def _simple(self, at: int) -> bool:
@@ -279,44 +273,57 @@ class _Run:
             for piece in placed.plan.answer.pieces
         )
 
-    def _seat(self, exchange: Exchange, movers: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Put all onto nodes; (position, cluster, units too many) of those that found no room."""
-        for mover in movers:
-            if mover in self.placed:
-                self._leave(mover)
-        there: list[list[int]] = [[] for _ in self._names]
-        for at, shares in enumerate(exchange.shares):
-            for cluster, _ in shares:
-                there[cluster].append(at)
+    def _stowed_by(
+        self, tally: Tally, sorts: Sequence[Sort], movers: Sequence[int]
+    ) -> Callable[[int, There], Stowed]:
+        """Tells blocks for those in a cluster; of the same ones always the same."""
+        stowages: dict[int, Stowage] = {}
+        known: dict[tuple[int, There], Stowed] = {}
+        slopes: dict[tuple[int, int], Mapping[str, int]] = {}
+
+        def stow(cluster: int, there: There) -> Stowed:
+            found = known.get((cluster, there))
+            if found is not None:
+                return found
+            name, lots = self._names[cluster], []
+            if cluster not in stowages:
+                capacity = self._holdings.capacity(name)
+                assert capacity is not None
+                stowages[cluster] = Stowage(capacity, sorts)
+            for at, units in there:
+                if (at, cluster) not in slopes:
+                    candidate = self._holdings.candidates(self._demands[movers[at]])[name]
+                    slopes[at, cluster] = {
+                        step.block: step.slope for step in reversed(candidate.curve.steps)
+                    }
+                lots.append(Lot(tally.sorts[at], units, slopes[at, cluster]))
+            found = known[cluster, there] = stowages[cluster].stow(lots, chance=self._chance)
+            return found
+
+        return stow
+
+    def _seat(
+        self, tally: Tally, movers: Sequence[int], stowed: Callable[[int, There], Stowed]
+    ) -> None:
+        """Put all onto nodes, those that find theirs."""
         seats: list[dict[str, dict[str, int]]] = [{} for _ in movers]
-        unseated = []
+        out = set()
         for cluster, name in enumerate(self._names):
-            capacity = self._holdings.capacity(name)
-            if capacity is None or not there[cluster]:
-                continue
-            lots = []
-            for at in there[cluster]:
-                candidate = self._holdings.candidates(self._demands[movers[at]])[name]
-                slopes = {step.block: step.slope for step in reversed(candidate.curve.steps)}
-                units = dict(exchange.shares[at])[cluster]
-                lots.append(Lot(exchange.gangs[at].sort, units, slopes))
-            found = stow(capacity, lots, chance=self._chance)
-            for at, blocks, left in zip(there[cluster], found.blocks, found.left, strict=True):
-                seats[at][name] = blocks
-                if left:
-                    unseated.append((at, cluster, left))
-        out = {at for at, _, _ in unseated}
-        sorts = [each.sort for each in exchange.gangs]
+            there = tally.there(cluster)
+            if there:
+                found = stowed(cluster, there)
+                for (at, _), blocks, left in zip(there, found.blocks, found.left, strict=True):
+                    seats[at][name] = blocks
+                    if left:
+                        out.add(at)
+        sorts = [each.sort for each in tally.gangs]
         # In a block that holds them all, the largest pods first do find their nodes.
         order = sorted(range(len(movers)), key=lambda at: (-sorts[at].size, -sorts[at].whole, at))
         for at in order:
-            if exchange.shares[at] and at not in out:
+            if tally.shares[at] and at not in out:
                 placed = self._holdings.seat(self._items[movers[at]], seats[at])
-                if placed is None:
-                    unseated.append((at, exchange.shares[at][0][0], 1))
-                else:
+                if placed is not None:
                     self._take(movers[at], placed)
-        return unseated
 
     def unsettled(self) -> bool:
         """Whether somebody is worse off than it could be, and not only by others of one role."""

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from fleet.scheduling.stock import Block
     from fleet.scheduling.totals import Sort
 
-_TRIES: Final = 12
+_TRIES: Final = 5
 
 
 class Lot(NamedTuple):
     """What one gang has in the cluster."""
 
-    sort: Sort
+    sort: int
+    """Its position."""
     units: int
     slopes: Mapping[str, int]
     """What a unit costs by block; blocks that are not in it may not be used."""
@@ -37,93 +38,105 @@ class Stowed(NamedTuple):
     left: tuple[int, ...]
 
 
-def stow(capacity: Capacity, lots: Sequence[Lot], *, chance: Random) -> Stowed:
-    """A way that leaves nothing over if one is found, else the one that leaves least."""
-    by_size = sorted(range(len(lots)), key=lambda at: (-lots[at].sort.size, -_whole(lots[at]), at))
-    by_whole = sorted(range(len(lots)), key=lambda at: (-_whole(lots[at]), -lots[at].sort.size, at))
-    best: Stowed | None = None
-    for tried in range(_TRIES):
-        order = [by_size, by_whole][tried % 2]
-        found = _Hold(capacity, lots).fill(order, chance if tried > 1 else None)
-        if best is None or _over(found, lots) < _over(best, lots):
-            best = found
-        if not any(best.left):
-            break
-    assert best is not None
-    return best
+class _Rack:
+    """A block as it is after some units, and what comes of one more of a sort."""
+
+    __slots__ = ("_block", "_more", "_sorts", "rooms")
+
+    def __init__(self, block: Block, sorts: Sequence[Sort]) -> None:
+        self._block = block
+        self._sorts = sorts
+        self._more: dict[int, _Rack] = {}
+        self.rooms = tuple(
+            sum(room.pods for room in block.rooms(sort.kind)) // sort.pods for sort in sorts
+        )
+        """Units of each sort, if there were only that one."""
+
+    def more(self, sort: int, known: dict[tuple[int, ...], _Rack]) -> _Rack:
+        found = self._more.get(sort)
+        if found is None:
+            of = self._sorts[sort]
+            block = self._block.take(of.kind, of.pods)[0]
+            found = known.get(block.states)
+            if found is None:
+                found = known[block.states] = _Rack(block, self._sorts)
+            self._more[sort] = found
+        return found
 
 
-def _whole(lot: Lot) -> int:
-    return lot.sort.whole or lot.sort.pods
+class Stowage:
+    """The blocks of one cluster, with what was learnt of them from one question to the next."""
 
+    def __init__(self, capacity: Capacity, sorts: Sequence[Sort]) -> None:
+        self.sorts = sorts
+        self.racks = {name: _Rack(block, sorts) for name, block in capacity.blocks.items()}
+        self._known: dict[str, dict[tuple[int, ...], _Rack]] = {name: {} for name in self.racks}
+        self.worth = [max(1, sort.whole) for sort in sorts]
+        # Whoever finds room for one of a sort might have taken one of these instead.
+        self.larger = [
+            [
+                at
+                for at, other in enumerate(sorts)
+                if other.size >= sort.size and other.whole >= sort.whole
+            ]
+            for sort in sorts
+        ]
 
-def _over(found: Stowed, lots: Sequence[Lot]) -> int:
-    return sum(left * _whole(lot) for left, lot in zip(found.left, lots, strict=True))
+    def stow(self, lots: Sequence[Lot], *, chance: Random) -> Stowed:
+        """A way that leaves nothing over if one is found, else the one that leaves least."""
+        sizes = [(-self.sorts[lot.sort].size, -self._whole(lot)) for lot in lots]
+        by_size = sorted(range(len(lots)), key=lambda at: (*sizes[at], at))
+        by_whole = sorted(range(len(lots)), key=lambda at: (*sizes[at][::-1], at))
+        best: tuple[int, Stowed] | None = None
+        for tried in range(_TRIES):
+            order = [by_size, by_whole][tried % 2]
+            found = _Hold(self, lots).fill(order, chance if tried > 1 else None)
+            over = sum(left * self._whole(lot) for left, lot in zip(found.left, lots, strict=True))
+            if best is None or over < best[0]:
+                best = over, found
+            if not over:
+                break
+        assert best is not None
+        return best[1]
+
+    def _whole(self, lot: Lot) -> int:
+        sort = self.sorts[lot.sort]
+        return sort.whole or sort.pods
+
+    def more(self, name: str, rack: _Rack, sort: int) -> _Rack:
+        return rack.more(sort, self._known[name])
 
 
 class _Hold:
-    def __init__(self, capacity: Capacity, lots: Sequence[Lot]) -> None:
+    """One try."""
+
+    def __init__(self, stowage: Stowage, lots: Sequence[Lot]) -> None:
+        self._stowage = stowage
         self._lots = lots
-        self._sorts = list(dict.fromkeys(lot.sort for lot in lots))
-        self._of = [self._sorts.index(lot.sort) for lot in lots]
-        self._blocks = dict(capacity.blocks)
-        self._memo: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
-        self._taken: dict[tuple[str, tuple[int, ...], int], Block] = {}
-        self._worth = [max(1, sort.whole) for sort in self._sorts]
-        # Whoever finds room for one of a sort might have taken one of these instead.
-        self._larger = [
-            [
-                at
-                for at, other in enumerate(self._sorts)
-                if other.size >= sort.size and other.whole >= sort.whole
-            ]
-            for sort in self._sorts
-        ]
-        self._wanted = [0] * len(self._sorts)
-        for lot, sort in zip(lots, self._of, strict=True):
-            self._wanted[sort] += lot.units
-        self._rooms = {name: self._room(block) for name, block in self._blocks.items()}
-
-    def _room(self, block: Block) -> tuple[int, ...]:
-        """Units of each sort, if there were only that one."""
-        key = block.name, block.states
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = tuple(
-                sum(room.pods for room in block.rooms(sort.kind)) // sort.pods
-                for sort in self._sorts
-            )
-        return found
-
-    def _with(self, name: str, sort: int) -> Block:
-        """The block with one more unit."""
-        block = self._blocks[name]
-        key = name, block.states, sort
-        found = self._taken.get(key)
-        if found is None:
-            found = block.take(self._sorts[sort].kind, self._sorts[sort].pods)[0]
-            self._taken[key] = found
-        return found
+        self._racks = dict(stowage.racks)
+        self._wanted = [0] * len(stowage.sorts)
+        for lot in lots:
+            self._wanted[lot.sort] += lot.units
 
     def fill(self, order: Sequence[int], chance: Random | None) -> Stowed:
         blocks: list[dict[str, int]] = [{} for _ in self._lots]
         left = [lot.units for lot in self._lots]
         for at in order:
-            lot, sort = self._lots[at], self._of[at]
+            lot = self._lots[at]
             while left[at]:
-                name = self._where(lot, sort, chance)
+                name = self._where(lot, chance)
                 if name is None:
-                    self._wanted[sort] -= left[at]
+                    self._wanted[lot.sort] -= left[at]
                     break
-                self._blocks[name] = self._with(name, sort)
-                self._rooms[name] = self._room(self._blocks[name])
-                self._wanted[sort] -= 1
+                self._racks[name] = self._stowage.more(name, self._racks[name], lot.sort)
+                self._wanted[lot.sort] -= 1
                 left[at] -= 1
                 blocks[at][name] = blocks[at].get(name, 0) + 1
         return Stowed(tuple(blocks), tuple(left))
 
-    def _where(self, lot: Lot, sort: int, chance: Random | None) -> str | None:
-        open_ = [name for name in lot.slopes if name in self._rooms and self._rooms[name][sort]]
+    def _where(self, lot: Lot, chance: Random | None) -> str | None:
+        racks, sort = self._racks, lot.sort
+        open_ = [name for name in lot.slopes if name in racks and racks[name].rooms[sort]]
         if not open_:
             return None
         cheapest = min(lot.slopes[name] for name in open_)
@@ -131,13 +144,15 @@ class _Hold:
         if len(there) == 1:
             return there[0]
         spare = self._spare(sort)
+        worth = self._stowage.worth
         best: tuple[float, float, int] | None = None
         found = None
         for name in there:
-            before, after = self._rooms[name], self._room(self._with(name, sort))
+            before = racks[name].rooms
+            after = self._stowage.more(name, racks[name], sort).rooms
             short, cost = 0, 0.0
-            for at, slack in spare.items():
-                lost = (before[at] - after[at]) * self._worth[at]
+            for at, slack in spare:
+                lost = (before[at] - after[at]) * worth[at]
                 if lost > slack:
                     short += lost - max(0, slack)
                 cost += lost / (1 + max(0, slack))
@@ -148,14 +163,16 @@ class _Hold:
                 best, found = key, name
         return found
 
-    def _spare(self, placed: int) -> dict[int, int]:
+    def _spare(self, placed: int) -> list[tuple[int, int]]:
         """What the cluster has more of each sort that is still to come than will be wanted of it,
         once one unit of `placed` has its place."""
         wanted = list(self._wanted)
         wanted[placed] -= 1
-        spare = {}
-        for at, larger in enumerate(self._larger):
-            if any(wanted[other] for other in larger):
-                room = sum(rooms[at] for rooms in self._rooms.values()) * self._worth[at]
-                spare[at] = room - sum(wanted[other] * self._worth[other] for other in larger)
+        worth = self._stowage.worth
+        spare = []
+        for at, larger in enumerate(self._stowage.larger):
+            asked = sum(wanted[other] * worth[other] for other in larger)
+            if asked:
+                room = sum(rack.rooms[at] for rack in self._racks.values()) * worth[at]
+                spare.append((at, room - asked))
         return spare

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.exchange import Exchange
-from fleet.scheduling.stowage import Lot, stow
+from fleet.scheduling.stowage import Lot, Stowage
+from fleet.scheduling.tally import Tally
 from fleet.scheduling.totals import Gang, Option, Row, Sort, rows_of
 
 GPU = "nvidia.com/gpu"
@@ -35,9 +36,9 @@ def gang(units, *options, span=1, priority=0, ceiling=None):
     )
 
 
-def exchange(gangs, limits, *, seed=0):
+def tally(gangs, limits, *, seed=0):
     rows = [[Row(limit, {0: 1})] for limit in limits]
-    return Exchange(gangs, [0] * len(gangs), rows, chance=Random(seed))
+    return Tally(gangs, [0] * len(gangs), rows, chance=Random(seed))
 
 
 def best_of_all(gangs, limits):
@@ -65,19 +66,19 @@ def best_of_all(gangs, limits):
 
 
 def improved(gangs, limits, *, rounds=600):
-    found = exchange(gangs, limits)
+    found = tally(gangs, limits)
     for at in range(len(gangs)):
         found.place(at)
-    found.improve(rounds)
+    Exchange(found).improve(rounds)
     assert found.holds()
     return found
 
 
 def test_a_small_one_makes_way_for_a_large_one():
     gangs = [gang(2, (0, 1, "", 0), (1, 1, "", 0)), gang(5, (1, 1, "", 0))]
-    found = exchange(gangs, [2, 6])
+    found = tally(gangs, [2, 6])
     found.put(0, ((1, 2),))
-    found.improve(50)
+    Exchange(found).improve(50)
     assert found.shares == [((0, 2),), ((1, 5),)]
 
 
@@ -100,10 +101,10 @@ def test_who_does_not_mind_leaves_the_early_tier_to_those_who_do():
 
 def test_two_change_places_for_the_sake_of_money():
     ways = (0, 1, "", 1), (1, 1, "", 10)
-    found = exchange([gang(3, *ways), gang(4, *ways)], [4, 4])
+    found = tally([gang(3, *ways), gang(4, *ways)], [4, 4])
     found.put(0, ((0, 3),))
     found.put(1, ((1, 4),))
-    found.improve(100)
+    Exchange(found).improve(100)
     assert found.shares == [((1, 3),), ((0, 4),)]
 
 
@@ -161,23 +162,37 @@ def test_larger_pods_and_larger_units_are_limited_by_what_nodes_and_blocks_hold(
     assert (0, (2,)) in limits
 
 
+def stowed(capacity, *lots):
+    """Lots are (sort, units, what a unit costs by block)."""
+    sorts = list(dict.fromkeys(each for each, _, _ in lots))
+    asked = [Lot(sorts.index(each), units, slopes) for each, units, slopes in lots]
+    return Stowage(capacity, sorts).stow(asked, chance=Random(0))
+
+
 def test_units_leave_room_in_blocks_for_those_that_need_all_of_one(build):
     """A small pod in the block of three nodes would leave no room for the unit of three."""
     capacity = build.cluster("a", [4, 4, 4, 4], blocks=["x", "x", "x", "y"]).capacity
     every = {"x": 0, "y": 0}
-    lots = [Lot(sort(2), 2, every), Lot(sort(4, 3), 1, every)]
-    found = stow(capacity, lots, chance=Random(0))
+    found = stowed(capacity, (sort(2), 2, every), (sort(4, 3), 1, every))
     assert found.blocks == ({"y": 2}, {"x": 1})
     assert found.left == (0, 0)
 
 
 def test_what_finds_no_block_is_told(build):
     capacity = build.cluster("a", [4, 4], blocks=["x", "y"]).capacity
-    found = stow(capacity, [Lot(sort(4, 2), 1, {"x": 0, "y": 0})], chance=Random(0))
-    assert found.left == (1,)
+    assert stowed(capacity, (sort(4, 2), 1, {"x": 0, "y": 0})).left == (1,)
 
 
 def test_cheap_blocks_are_used_first(build):
     capacity = build.cluster("a", [4, 4], blocks=["x", "y"]).capacity
-    found = stow(capacity, [Lot(sort(1), 5, {"x": 7, "y": 2})], chance=Random(0))
-    assert found.blocks == ({"y": 4, "x": 1},)
+    assert stowed(capacity, (sort(1), 5, {"x": 7, "y": 2})).blocks == ({"y": 4, "x": 1},)
+
+
+def test_what_was_learnt_of_blocks_changes_no_answer(build):
+    capacity = build.cluster("a", [4, 4, 2], blocks=["x", "x", "y"]).capacity
+    every = {"x": 0, "y": 0}
+    stowage = Stowage(capacity, [sort(1), sort(4)])
+    for _ in range(3):
+        found = stowage.stow([Lot(1, 2, every), Lot(0, 2, every)], chance=Random(0))
+        assert found.blocks == ({"x": 2}, {"y": 2})
+        assert stowage.stow([Lot(0, 11, every)], chance=Random(0)).left == (1,)
