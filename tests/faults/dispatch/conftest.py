@@ -538,6 +538,8 @@ class Fleet:
         self.decides: Callable[[], Any] = lambda: self.planner
         """Makes the planner of each life of the gateway."""
         self.block_labels: dict[str, str] = {}
+        self.priorities: dict[str, int] = {}
+        """Values of the fleet's priority classes."""
         self.crash_after: int | None = None
         self.operations = 0
         self._backend = MemoryBackend()
@@ -595,7 +597,7 @@ class Fleet:
         chronicle = Chronicle(self.store, events, uid=self._uids, now=self.clock)
         self.bills = Bills(self.store, now=self.clock.datetime, uid=self._uids)
         premises = Premises(
-            fleet=FLEET, offers=self, priority_of=lambda name: None, sleep=self._no_sleep
+            fleet=FLEET, offers=self, priority_of=self.priorities.get, sleep=self._no_sleep
         )
         self.reconciler = Reconciler(
             self.store,

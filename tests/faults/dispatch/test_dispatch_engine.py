@@ -11,7 +11,7 @@ from fleet.gateway.placing import Placing
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.queue.rules import Rules
-from policies import FLEET_QUOTA, PLACEMENT
+from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 
 EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
 """Evict whenever it is allowed."""
@@ -144,6 +144,41 @@ async def test_what_asks_for_more_than_there_ever_is_is_told_so_and_holds_up_nob
     await quota(fleet, pods=9)
     await fleet.until(lambda: fleet.record("wide").reason == "NoRoom")
     assert used(engines) == 4
+
+
+async def test_what_no_present_member_could_hold_is_told_so_at_once_and_waits(sizes, engines):
+    """It is accepted, holds no quota and nobody up, and runs when a member comes that could."""
+    fleet = sizes
+    await quota(fleet, pods=20)
+    await run(fleet, "wide", 9)
+    await fleet.round()
+    condition = fleet.condition("fleet.dev/Placed", "wide")
+    assert (condition["status"], condition["reason"]) == ("False", "Impossible")
+    assert condition["message"].startswith("east 8 free, needs 9 in one cluster")
+    assert condition["message"].endswith("it would not fit even if nothing else ran")
+    assert "Impossible" in fleet.events()
+    assert used(engines) == 0
+    await run(fleet, "train", 8)
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    await fleet.join("west", room=9)
+    await fleet.until(lambda: phase(fleet, "wide") == "Running")
+
+
+async def test_a_network_that_nobody_has_is_told_at_once(sizes, engines):
+    fleet = sizes
+    policy = {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "all", "namespace": "payments", "uid": "pp"},
+        "spec": {"workloads": {}, "mode": "Split", "gang": {"plane": "roce-9"}},
+    }
+    await fleet.store.create(PLACEMENT_POLICY.resource, policy)
+    await run(fleet, "train", 2)
+    await fleet.round()
+    condition = fleet.condition("fleet.dev/Placed")
+    assert condition["reason"] == "Impossible"
+    assert "not known to be on any plane" in condition["message"]
+    assert fleet.left_over() == []
 
 
 async def test_a_limit_below_what_is_in_use_ends_nothing_and_admits_nothing(sizes, engines):

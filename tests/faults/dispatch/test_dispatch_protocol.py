@@ -193,6 +193,48 @@ async def test_suspending_and_resuming_runs_a_new_generation(fleet):
     assert fleet.job()["status"]["startTime"] > began
 
 
+async def test_suspended_it_is_quiet_and_what_becomes_of_it_is_told_all_the_same(fleet):
+    """kuberay#4416, kueue#8308: reconciled for ever, and its status stood still."""
+    await two_members(fleet)
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    fleet.members["west"].cut = True
+    await fleet.change_job("train", lambda obj: obj["spec"].update(suspend=True))
+    await fleet.settle()
+    assert fleet.condition("Suspended") is None, "west may run its part still"
+    assert [debt.cluster for debt in fleet.record().owed] == ["west"]
+    fleet.members["west"].cut = False
+    await fleet.until(lambda: fleet.condition("Suspended"))
+    assert fleet.condition("Suspended")["status"] == "True"
+    await fleet.settle()
+
+    def written():
+        members = fleet.members.values()
+        return [len(each.writes) for each in members], fleet.store.sequencer.current
+
+    before = written()
+    for _ in range(5):
+        await fleet.round(tick_s=60.0)
+    assert written() == before
+
+
+async def test_the_value_of_a_priority_class_goes_to_members_with_the_work(fleet):
+    """kueue#8464: a priority that changed at the manager did not reach them."""
+    await fleet.join("east", room=4)
+
+    def value():
+        classes = fleet.members["east"].all("priorityclasses")
+        return {each["metadata"]["name"]: each["value"] for each in classes}.get("fleet-hold-high")
+
+    for name, priority in (("before", 1000), ("after", 5)):
+        fleet.priorities["high"] = priority
+        await fleet.run_job(name, ranks=1, pod={"priorityClassName": "high"})
+        await fleet.until(lambda name=name: fleet.record(name).phase == "Running")
+        assert value() == priority
+    (pod, *_) = fleet.members["east"].all("pods")
+    assert pod["spec"]["priorityClassName"] == "fleet-hold-high"
+
+
 async def test_a_job_that_is_suspended_from_the_start_touches_no_member(fleet):
     await two_members(fleet)
     await fleet.run_job(ranks=6, suspend=True)

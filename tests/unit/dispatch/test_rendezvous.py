@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,19 @@ def test_the_gate_says_what_differs_between_shards_and_generations():
     assert [(r["rank"], r["address"]) for r in ranks] == [(0, "10.0.0.1"), (1, ""), (2, "10.9.0.1")]
     assert data["hostfile"].splitlines()[2] == "train-2.train slots=1"
     assert all(isinstance(value, str) for value in data.values())
+
+
+@pytest.mark.parametrize("processes", [1, 2, 8])
+def test_the_world_is_every_process_of_every_node(processes):
+    """trainer#2277, trainer#1947: the node of rank 0 and all processes count; nodes are nodes."""
+    peers = rendezvous.peers_of("train", [EAST, WEST], SIGHTS)
+    data = environment.gate_data(
+        gang(peers=peers, processes=processes), cluster="east", index=0, offset=0
+    )  # fmt: skip
+    assert data["WORLD_SIZE"] == str(3 * processes)
+    assert (data["PET_NNODES"], data["FLEET_NODES"], data["JAX_NUM_PROCESSES"]) == ("3", "3", "3")
+    assert {line.split()[1] for line in data["hostfile"].splitlines()} == {f"slots={processes}"}
+    assert len(data["hostfile"].splitlines()) == 3
 
 
 def test_every_variable_of_the_template_is_in_the_gate():
