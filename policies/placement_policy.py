@@ -118,7 +118,10 @@ class Objective(Model):
         "Whether spot offers count; Preferred takes them where they cost no more than others, "
         "interruptions included.",
     )
-    checkpoint: Checkpoint = setting({}, "What an interruption, by spot or for other work, costs.")
+    checkpoint: Checkpoint = setting(
+        {},
+        "What an interruption costs: of spot nodes where offers are compared, and in simulations.",
+    )
     run_time: Duration | None = setting(
         None,
         "Expected run time of workloads that have neither the annotation fleet.dev/run-time nor "

@@ -342,6 +342,33 @@ def test_where_it_ran_wins_a_tie(build):
     assert spread(ask(build.demand(4), fleet, incumbents={"b"})) == {"b": (0, 4)}
 
 
+def test_the_own_rooms_come_first_then_clouds_in_the_order_listed_and_back(build):
+    """Burst and shrink: what begins anew goes back as soon as there is room."""
+    names = ("own", "aws", "gcp")
+    tiers = [{"selector": {"matchLabels": {"fleet.dev/provider": name}}} for name in names]
+    demand = build.demand(4, {"clusters": {"tiers": tiers}})
+
+    def where(own, aws, gcp, **more):
+        free = {"own": own, "aws": aws, "gcp": gcp}
+        fleet = [build.cluster(f"z-{n}" if n == "own" else n, [8], provider=n) for n in names]
+        there = [
+            replace(c, capacity=c.capacity.without(demand.role.kind, 8 - free[n]))
+            for c, n in zip(fleet, names, strict=True)
+        ]
+        prices = build.prices(
+            {"cluster": "z-own", **ACCELERATORS, "perHour": "9"},
+            {"cluster": "aws", **ACCELERATORS},
+            {"cluster": "gcp", **ACCELERATORS, "perHour": "0.01"},
+        )
+        return list(spread(ask(demand, there, prices=prices, **more)))
+
+    assert where(8, 8, 8) == ["z-own"], "whatever it costs"
+    assert where(3, 8, 8) == ["aws"]
+    assert where(3, 3, 8) == ["gcp"]
+    for ran_in in ("aws", "gcp"):
+        assert where(4, 8, 8, incumbents={ran_in}) == ["z-own"]
+
+
 # -- nothing could ever fit
 
 
