@@ -133,6 +133,17 @@ class Books:
         }
         return {name: taken for name, taken in found.items() if taken}
 
+    def others_on(self) -> dict[str, dict[str, set[str]]]:
+        """By member and node, the namespaces, as the fleet calls them, that take accelerators there
+        which it did not give them."""
+        return {
+            member: {
+                node: {name.removesuffix(f".{member}") for name in names}
+                for node, names in each.others_on().items()
+            }
+            for member, each in self._accounts.items()
+        }
+
     def block_label(self, member: str) -> str:
         """The label of its nodes that names their block, as its accounts are kept; "" for none."""
         return self._block_labels.get(member, "")

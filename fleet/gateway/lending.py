@@ -13,16 +13,21 @@ from fleet.dispatch.planning import Evict, OnLoan, Said
 from fleet.gateway import queue_metrics as metrics
 from fleet.scheduling.lending import record
 from fleet.scheduling.lending.loans import Recall, Renew, Return, Settle
+from fleet.scheduling.lending.occupancy import Occupancy, User
 from fleet.scheduling.lending.terms import terms_of
+from fleet.scheduling.requests import is_accelerator
 from policies import LENDING_POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from fleet.gateway.books import Books
     from fleet.scheduling.lending.classes import Isolation
+    from fleet.scheduling.lending.desk import Desk
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.lending.terms import Terms
     from fleet.store.objects import ObjectStore
+    from policies.quota_tree import Claims
 
 Object = dict[str, Any]
 
@@ -38,6 +43,32 @@ def terms_in(store: ObjectStore, *, instead: Sequence[Object] = ()) -> list[Term
     kind = LENDING_POLICY.name
     found |= {each["metadata"]["name"]: each for each in instead if each["kind"] == kind}
     return terms_of(found.values())
+
+
+def occupancy(
+    desk: Desk, books: Books, claims: Claims, there: Mapping[str, tuple[str, Object]]
+) -> Occupancy:
+    """Who uses which nodes, where any work shares none with others. `there` are the namespaces and
+    the Placements' statuses of workloads, by uid."""
+    found = Occupancy({}, {})
+    if not any(terms.exclusive for terms in desk.terms):
+        return found
+    classes: dict[str, str] = {}
+    works = {name: desk.work_of(quota) for name, quota in claims.quota.items()}
+    for uid, (namespace, status) in there.items():
+        if work := works.get(namespace, ""):
+            classes[uid] = work
+        labelled = (status.get("isolation") or {}).get("node") == "Exclusive"
+        user = User(uid, works.get(namespace, ""), labelled)
+        for member, taken in books.taken_by(uid).items():
+            for request, nodes in taken.items():
+                if labelled or any(is_accelerator(name) for name, _ in request):
+                    found.add(member, nodes, user)
+    for member, others in books.others_on().items():
+        for node, namespaces in others.items():
+            for namespace in namespaces:
+                found.add(member, [node], User("", works.get(namespace, ""), labelled=False))
+    return Occupancy(classes, found.users)
 
 
 def kept_apart(status: Object, apart: Isolation | None) -> Object:

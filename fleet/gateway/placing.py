@@ -110,7 +110,11 @@ class Placing:
         """The same, by UID of the workload."""
         self._rooms = Rooms()
         self.engine = Engine(Tree(), self._rooms, rules=rules)
-        spare = Spare(self._rooms, lambda donor: self.desk.keys_of(donor))
+        spare = Spare(
+            self._rooms,
+            lambda donor: self.desk.keys_of(donor),
+            work_of=lambda donor: self.desk.work_of(donor),
+        )
         self.desk = Desk(self.engine, self._rooms, Tree(), (), members=spare)
         self._terms: list[Terms] = []
         self.claims = Claims({}, {})
@@ -216,7 +220,7 @@ class Placing:
                 wanted[found.uid] = Wanted(found.asked, found.wish, item)
         prospect = foretell(
             self.desk,
-            self._picture(fleet, now),
+            self._picture(fleet, now, wanted),
             {uid: (each.asked, each.wish) for uid, each in self._asking.items()},
             wanted,
             tree=tree_of(quotas.values()),
@@ -355,7 +359,13 @@ class Placing:
         for node, member in {*use, *self.engine.book.unmanaged}:
             self.engine.set_unmanaged(node, member, total(use.get((node, member), ())))
 
-    def _picture(self, fleet: Fleet, now: datetime) -> Picture:
+    def _picture(
+        self, fleet: Fleet, now: datetime, wanted: Mapping[str, Wanted] | None = None
+    ) -> Picture:
+        """`wanted` are those that are asked about and not there."""
+        there = {uid: (read.placement.namespace, read.status) for uid, read in self._by_uid.items()}
+        for uid, each in (wanted or {}).items():
+            there[uid] = each.asked.demand.workload.namespace, each.asked.before
         return Picture(
             fleet.clusters,
             Ledger.of((*(each.promises for each in self._read.values()), *self.guests.values())),
@@ -364,6 +374,7 @@ class Placing:
             self._clock(),
             self._books.taken_by,
             self._ceilings(self.claims),
+            lending.occupancy(self.desk, self._books, self.claims, there),
         )
 
     def _asked(

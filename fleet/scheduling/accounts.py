@@ -146,6 +146,15 @@ class NodeAccounts:
                 found[key] = found.get(key, 0) + value
         return found
 
+    def others_on(self) -> dict[str, set[str]]:
+        """By node, the namespaces whose pods take accelerators there that no shard has."""
+        found: dict[str, set[str]] = {}
+        for namespace, nodes in self._others.items():
+            for name, taken in nodes.items():
+                if any(map(is_accelerator, taken)):
+                    found.setdefault(name, set()).add(namespace)
+        return found
+
     def _node(self, name: str) -> Node:
         node = self._nodes.get(name)
         if node is None:

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fleet.scheduling.mixing import Mixing
-from fleet.scheduling.stock import PodKind, Room, Seats, Site, fitting
+from fleet.scheduling.stock import Block, PodKind, Room, Seats, Site, fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from fleet.scheduling.nodes import Node
-    from fleet.scheduling.stock import Block
 
 __all__ = ["Capacity", "PodKind", "Room", "ShardKey", "Taken", "fitting"]
 
@@ -250,6 +249,27 @@ class Capacity:
             for name, block in self.blocks.items()
         }
         return Taken(kind, tuple((name, found) for name, found in seats.items() if found))
+
+    def shut(self, names: Collection[str]) -> Capacity:
+        """The picture with nothing free on some nodes, which hold as much as ever if empty."""
+        changed = {}
+        for name, block in self.blocks.items():
+            states = list(block.states)
+            for at, node in enumerate(block.site.nodes):
+                if node.name in names:
+                    left = {key: min(0, value) for key, value in block.free(at).items()}
+                    states[at] = block.site.state_of(node, left)
+            changed[name] = Block(block.site, tuple(states))
+        return self._changed(changed)
+
+    def names(self, taken: Taken) -> list[str]:
+        """Of the nodes that were taken."""
+        return [
+            self.blocks[name].site.nodes[at].name
+            for name, seats in taken.seats
+            if name in self.blocks
+            for at, _ in seats
+        ]
 
     def released(self, kind: PodKind, pods: Mapping[str, int]) -> Capacity:
         """As if pods of a kind, by block, were gone, from whichever nodes they are on."""

@@ -98,7 +98,7 @@ def foretell(
         rooms.begin(picture, asked)
         forked = engine.fork(rooms)
         rooms.begin(picture, asked)  # what runs is told by the picture already
-        spare = Spare(rooms, lambda donor: other.keys_of(donor))
+        spare = Spare(rooms, lambda donor: other.keys_of(donor), work_of=lambda q: other.work_of(q))
         other = desk.fork(forked, rooms, members=spare)
         other.change(tree, terms)
         return other, rooms

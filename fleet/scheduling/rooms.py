@@ -14,10 +14,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fleet.scheduling.capacity import PodKind, Taken
+from fleet.scheduling.capacity import PodKind, ShardKey, Taken
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import times, total
 from fleet.scheduling.ledger import Ledger, taken_off
+from fleet.scheduling.lending.occupancy import Occupancy, User
 from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Placed, Unplaced
 from fleet.scheduling.stranding import POWERS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.cost.ceilings import Ceilings
-    from fleet.scheduling.ledger import Outstanding
+    from fleet.scheduling.ledger import Outstanding, Reservation
     from fleet.scheduling.placement import Shard
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
@@ -55,6 +56,8 @@ class Picture:
     )
     """What the pods of a workload take: by cluster, by kind of pod, how many on which node."""
     ceilings: Ceilings = NO_CEILINGS
+    occupancy: Occupancy = field(default_factory=Occupancy)
+    """Who uses which nodes, where some work shares none with others."""
 
 
 Seats = dict[str, tuple[Taken, ...]]
@@ -88,6 +91,8 @@ class Rooms:
         """The last ones that were found with others gone, and what they were found in."""
         self._promised: dict[str, set[str]] | None = None
         """By uid, in which clusters something is promised to it."""
+        self._shuts: dict[tuple[str, frozenset[str]], tuple[Capacity, Capacity]] = {}
+        """Clusters with some nodes shut, and what they were made of."""
         self._alike: dict[object, Refusal] = {}
         self.refusals: dict[str, Refusal] = {}
         """What was said last to those that found no room, by uid."""
@@ -124,6 +129,9 @@ class Rooms:
         if capacity is None:
             return _Base(cluster, promises, (), None)
         outstanding = promises.outstanding(cluster.name, capacity)
+        if outstanding and self._now.occupancy:
+            left = self._taken_apart(cluster.name, capacity, promises)
+            return _Base(cluster, promises, outstanding, left)
         before = self._bases.get(cluster.name)
         if (
             before is not None
@@ -137,13 +145,31 @@ class Rooms:
             left = taken_off(capacity, outstanding)
         return _Base(cluster, promises, outstanding, left)
 
+    def _taken_apart(self, cluster: str, capacity: Capacity, promises: Ledger) -> Capacity:
+        """What is left of a cluster in which classes share no node: promises of a class are taken
+        off nodes that it may use, which the others may not use then."""
+        occupancy = self._now.occupancy
+        by_work: dict[str, dict[ShardKey, tuple[Reservation, ...]]] = {}
+        for key, entry in promises.entries.items():
+            by_work.setdefault(occupancy.work_of(key.uid), {})[key] = entry
+        left = capacity
+        for work, entries in sorted(by_work.items()):
+            for kind, pods, blocks in Ledger(entries).outstanding(cluster, capacity):
+                nodes = occupancy.shut(cluster, work)
+                _, taken = left.shut(nodes).take(kind, pods, blocks=dict(blocks))
+                left = left.retake(taken)
+                for uid in {key.uid for key in entries}:
+                    occupancy.add(cluster, left.names(taken), User(uid, work))
+        return left
+
     # -- the Placer
 
     def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
         asked, wish = self._asked[item.uid]
         if item.least is not None:
             asked = asked.at_most(item.requests, wish)
-        alike = asked.likeness if not without and item.least is None else None
+        likeness = asked.likeness if not without and item.least is None else None
+        alike = likeness and (*likeness, self._now.occupancy.work_of(item.uid))
         decision: Plan | Refusal
         if alike is not None and alike in self._alike:
             decision = replace(self._alike[alike], demand=asked.demand)
@@ -174,6 +200,7 @@ class Rooms:
         if plan is None:
             return
         self._alike.clear()
+        self._now.occupancy.remove(uid)
         for name, taken in seats.items():
             self.views.change(name, _given(self.views.capacities[name], taken))
 
@@ -185,25 +212,58 @@ class Rooms:
         return self._now.now_s
 
     def clusters(
-        self, *, without: Collection[str] = (), beside: Placed | None = None
+        self, *, without: Collection[str] = (), beside: Placed | None = None, work: str = ""
     ) -> Mapping[str, Cluster]:
         """By name, as they are with what was decided in this round, `without` what runs of some
-        and with one more place taken."""
+        and with one more place taken. For a class of `work`, nodes that others use are shut."""
         found = {name: self.views.cluster(name) for name in self.views.names}
         if without:
             found |= self._freed(without)
+        seated: dict[str, set[str]] = {}
         if beside is not None and isinstance(beside.plan, Plan):
-            known = {name: each.capacity for name, each in found.items() if each.capacity}
-            for name in _seated(beside.plan, known):
-                found[name] = replace(found[name], capacity=known[name])
+            uid = beside.plan.demand.workload.uid
+            now = {name: each.capacity for name, each in found.items() if each.capacity}
+            for name, taken in self._seat(beside.plan, now).items():
+                found[name] = replace(found[name], capacity=now[name])
+                if self._now.occupancy.work_of(uid) != work:
+                    seated[name] = {node for each in taken for node in now[name].names(each)}
+        if work:
+            found |= self._shut(work, found, gone=without, to_fleet=False, besides=seated)
+        return found
+
+    def _shut(
+        self,
+        work: str,
+        known: Mapping[str, Cluster],
+        *,
+        gone: Collection[str],
+        to_fleet: bool = True,
+        besides: Mapping[str, Collection[str]] | None = None,
+    ) -> dict[str, Cluster]:
+        """The clusters in which others use nodes, as they are to a class. `known` are some as they
+        are to everybody."""
+        found = {}
+        for name in self.views.names:
+            nodes = self._now.occupancy.shut(name, work, gone=gone, to_fleet=to_fleet)
+            nodes |= frozenset((besides or {}).get(name, ()))
+            cluster = known.get(name) or self.views.cluster(name)
+            if nodes and cluster.capacity is not None:
+                made = self._shuts.get((name, nodes))
+                if made is None or made[0] is not cluster.capacity:
+                    made = cluster.capacity, cluster.capacity.shut(nodes)
+                    self._shuts[name, nodes] = made
+                found[name] = replace(cluster, capacity=made[1])
         return found
 
     def choose(self, asked: Asked, *, without: Collection[str] = ()) -> Plan | Refusal:
         """Where it goes, `without` what runs of others."""
         freed = self._freed(without) if without else AS_IT_IS
-        ceilings = self._ceilings(asked.demand.workload.uid)
+        uid = asked.demand.workload.uid
+        if work := self._now.occupancy.work_of(uid):
+            freed = {**freed, **self._shut(work, freed, gone=without)}
+        ceilings = self._ceilings(uid)
         decision = asked.choose(self.views, ceilings, now=self._now.now, but=freed)
-        if without and isinstance(decision, Plan):
+        if (without or work) and isinstance(decision, Plan):
             known = {name: each.capacity for name, each in freed.items() if each.capacity}
             self._found[id(decision)] = decision, {**self.views.capacities, **known}
             if len(self._found) > _TRIALS:
@@ -226,17 +286,28 @@ class Rooms:
         self.give(uid)
         names = {shard.cluster for shard in plan.shards} & self.views.capacities.keys()
         now = {name: self.views.capacities[name] for name in names}
-        found = self._found.get(id(plan))
-        if found is None:
-            seats = _seated(plan, now)
-        else:
-            seats = _seated(plan, {name: found[1][name] for name in names if name in found[1]})
-            for name, taken in seats.items():
-                for each in taken:
-                    now[name] = now[name].retake(each)
+        seats = self._seat(plan, now)
         for name in seats:
             self.views.change(name, now[name])
         self._taken[uid] = plan, seats
+        occupancy = self._now.occupancy
+        if occupancy:
+            user = User(uid, occupancy.work_of(uid))
+            for name, taken in seats.items():
+                occupancy.add(
+                    name, (node for each in taken for node in now[name].names(each)), user
+                )
+
+    def _seat(self, plan: Plan, now: dict[str, Capacity]) -> Seats:
+        """The nodes that were found for a plan, which are taken of `now`."""
+        found = self._found.get(id(plan))
+        if found is None:
+            return _seated(plan, now)
+        seats = _seated(plan, {name: found[1][name] for name in now if name in found[1]})
+        for name, taken in seats.items():
+            for each in taken:
+                now[name] = now[name].retake(each)
+        return seats
 
     @property
     def _now(self) -> Picture:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 from fleet.scheduling.decisions import Refuse
 from fleet.scheduling.lending import filling, recall
 from fleet.scheduling.lending.books import Books, by_loans
+from fleet.scheduling.lending.classes import class_of
 from fleet.scheduling.lending.floor import floor, lacking, lendable
 from fleet.scheduling.lending.loans import Lend, Loan, Recall, Renew, Return, Settle
 from fleet.scheduling.placer import Placed
@@ -190,6 +191,10 @@ class Desk:
             return "Kept"
         leaving = [each for each in self._borrowed(terms, 0.0) if each.leaves]
         return "Short" if self._shortage(terms, leaving, None)(()) else "CalledBack"
+
+    def work_of(self, quota: str) -> str:
+        """The lending class of a quota's work, "" where that shares nodes with others."""
+        return class_of(quota, self.tree, self.terms)
 
     # What there is
 

@@ -24,10 +24,18 @@ if TYPE_CHECKING:
 class Spare:
     """See `fleet.scheduling.lending.desk.Members`."""
 
-    def __init__(self, rooms: Rooms, keys_of: Callable[[str], Collection[Key]]) -> None:
-        """`keys_of` says what a donor is guaranteed any of."""
+    def __init__(
+        self,
+        rooms: Rooms,
+        keys_of: Callable[[str], Collection[Key]],
+        *,
+        work_of: Callable[[str], str] = lambda donor: "",
+    ) -> None:
+        """`keys_of` says what a donor is guaranteed any of, `work_of` the class of its work, ""
+        where that shares its nodes with others."""
         self._rooms = rooms
         self._keys_of = keys_of
+        self._work_of = work_of
         self._sums: dict[tuple[str, str], tuple[Capacity, Mapping[Key, int] | None]] = {}
         """By donor and cluster, of the capacity that was seen last."""
 
@@ -36,7 +44,9 @@ class Spare:
     ) -> Mapping[str, Mapping[Key, int]]:
         plain = not without and beside is None
         found = {}
-        for cluster in self._rooms.clusters(without=without, beside=beside).values():
+        work = self._work_of(donor)
+        there = self._rooms.clusters(without=without, beside=beside, work=work)
+        for cluster in there.values():
             if not self._is_open(cluster) or cluster.capacity is None:
                 continue
             amounts = self._of(donor, cluster.name, cluster.capacity, keep=plain)

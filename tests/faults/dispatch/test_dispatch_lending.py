@@ -65,6 +65,9 @@ class Books:
             return {}
         return {name: {("pods", ""): pods} for name, pods in self.serving.items() if pods}
 
+    def others_on(self):
+        return {}
+
     def taken_by(self, workload):
         return {
             name: taken

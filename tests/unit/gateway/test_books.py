@@ -136,3 +136,21 @@ def test_pods_that_no_list_shows_take_room_all_the_same(
     assert after.nodes[0].free["cpu"] < before.nodes[0].free["cpu"]
     hidden.say(pod(name="web-g1-east"), deleted=True)
     assert books._capacity("east") == before
+
+
+def test_who_takes_accelerators_that_the_fleet_did_not_give_them(
+    books: Books, world: World
+) -> None:
+    pods = world.kinds[PODS].collection
+    world.kinds[NODES].collection.say(node())
+    container = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
+
+    def on(name: str, namespace: str, **labels: str) -> dict[str, Any]:
+        found = pod(name=name, namespace=namespace, labels=labels)
+        return {**found, "spec": {"nodeName": "n", "containers": [container]}}
+
+    marks = {"fleet.dev/workload-uid": "u", "fleet.dev/generation": "1"}
+    pods.say(on("own", "serving.east"))
+    pods.say(on("shard", "research.east", **marks))
+    pods.say(pod(name="agent", namespace="kube-system.east"))
+    assert books.others_on() == {"east": {"n": {"serving"}}}

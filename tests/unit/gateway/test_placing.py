@@ -626,3 +626,26 @@ async def test_what_is_foretold_can_be_held_against_the_optimum_with_all_others_
     assert verdicts == {"uid-a": "Starts", "uid-b": "Waits", "uid-c": "Waits"}
     assert found["uid-a"].word == "Optimal"
     assert "uid-b" not in found  # it waits for quota
+
+
+async def test_exclusive_work_is_told_its_class_and_goes_where_no_other_is(teams):
+    """risk lends to payments; the one node of east runs work of risk's, that of west nothing."""
+    books = Books(east=8, west=4)
+    runs = {((GPU, 1), ("pods", 1)): {"n1": 1}}
+    books.taken_by = lambda uid: {"east": runs} if uid == "uid-web" else {}
+    books.others_on = lambda: {}
+    asks = Placing(teams, books, now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+    apart = {"node": "Exclusive", "networkPolicy": True}
+    await teams.create(LENDING_POLICY.resource, lending(isolation=apart))
+    web = job("web", ranks=1, metadata={"namespace": "risk"})
+    await teams.create(JOBS, web)
+    shard = {"cluster": "east", "generation": 1, "state": "Running",
+             "roles": [{"name": "worker", "first": 0, "count": 1}]}  # fmt: skip
+    stands = {"phase": "Running", "shards": [shard], "isolation": {"class": "risk", **apart}}
+    made = placement(web, stands)
+    made["metadata"]["namespace"] = "risk"
+    await teams.create(PLACEMENT.resource, made)
+    (answered,) = [step async for step in asks.round([await submit(teams, job(ranks=3))])]
+    assert shards(answered.answer) == {"west": (0, 3)}
+    assert answered.answer.status["isolation"] == {"class": "payments", **apart}
+    assert answered.answer.said.reason == "Lent"
