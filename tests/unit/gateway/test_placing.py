@@ -630,7 +630,7 @@ async def test_what_is_foretold_can_be_held_against_the_optimum_with_all_others_
 
 async def test_exclusive_work_is_told_its_class_and_goes_where_no_other_is(teams):
     """risk lends to payments; the one node of east runs work of risk's, that of west nothing."""
-    books = Books(east=8, west=4)
+    books = Books(east=4, west=8)
     runs = {((GPU, 1), ("pods", 1)): {"n1": 1}}
     books.taken_by = lambda uid: {"east": runs} if uid == "uid-web" else {}
     books.others_on = lambda: {}
