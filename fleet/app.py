@@ -37,6 +37,7 @@ from fleet.gateway.assembly import Assembly
 from fleet.gateway.authentication import Authentication
 from fleet.gateway.authority import Authority, server_names
 from fleet.gateway.clusters import member_since
+from fleet.gateway.declared import Declared
 from fleet.gateway.edge import Edge
 from fleet.gateway.extensions import Complaints
 from fleet.gateway.health import Health
@@ -133,7 +134,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             uid=_uid,
             rng=rng,
             server_address=address.removeprefix("https://"),
-            admission=(not_a_members, nodes),
+            admission=(not_a_members, nodes, Declared()),
             shards=shards,
             extensions=extensions,
         )

@@ -6,7 +6,7 @@ through its states.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from policies.base import REQUIRED, Items, Model, by_key, setting
 from policies.parts import Condition
@@ -291,6 +291,10 @@ class Placement(Model):
 
     spec: PlacementSpec = setting(REQUIRED, "What is placed.")
     status: PlacementStatus = setting({}, "The decision.")
+
+
+RUN_TIME_ANNOTATION: Final = "fleet.dev/run-time"
+"""On a workload: how long it is expected to run."""
 
 
 def name_of(kind: str, name: str) -> str:

@@ -36,6 +36,7 @@ from fleet.errors import ApiError, Conflict, FleetError, TransportError
 from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
 from policies import PLACEMENT
+from policies.placement import RUN_TIME_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -464,8 +465,14 @@ def _key(workload: Workload) -> Key:
 
 
 def _wish(workload: Entry) -> Object:
-    """What of a workload decides where it can go."""
-    return {"spec": workload.parse().get("spec"), "labels": workload.labels}
+    """What of a workload decides where it can go, and who can go when."""
+    obj = workload.parse()
+    annotations = obj["metadata"].get("annotations") or {}
+    return {
+        "spec": obj.get("spec"),
+        "labels": workload.labels,
+        "runTime": annotations.get(RUN_TIME_ANNOTATION),
+    }
 
 
 def _standing(placement: Object) -> Object:

@@ -105,7 +105,17 @@ class OnLoan:
     said: Said
 
 
-Step = Answered | Refused | Evict | OnLoan
+@dataclass(frozen=True, slots=True)
+class Retimed:
+    """A workload that has a place is expected to run for another time: `run_time` as a Placement
+    has it, None where nobody says any more."""
+
+    placement: tuple[str, str]
+    uid: str
+    run_time: str | None
+
+
+Step = Answered | Refused | Evict | OnLoan | Retimed
 
 
 class Planner(Protocol):

@@ -254,6 +254,12 @@ def on_loan(status: Mapping[str, Any], loan: Object | None) -> Object:
     return without if loan is None else {**without, "loan": loan}
 
 
+def retimed(status: Mapping[str, Any], run_time: str | None) -> Object:
+    """`status` of a workload that is expected to run for another time."""
+    without = {field: value for field, value in status.items() if field != "runTime"}
+    return without if run_time is None else {**without, "runTime": run_time}
+
+
 def preempted(status: Mapping[str, Any], other: Object) -> Object:
     """`status` of a workload that is to end for another; the record does not say more than whom."""
     return {

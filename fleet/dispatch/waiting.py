@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
 from fleet.dispatch.kinds import KINDS
-from fleet.dispatch.planning import Evict, OnLoan, Question, Refused
+from fleet.dispatch.planning import Evict, OnLoan, Question, Refused, Retimed
 from fleet.errors import ApiError, Conflict, FleetError, NotFound
 from policies import PLACEMENT
 
@@ -157,7 +157,7 @@ class Waiting:
 
     async def _store_step(self, asked: Mapping[str, _Waits], step: Step) -> float | None:
         """Returns when to ask again. Raises Conflict."""
-        if isinstance(step, Evict | OnLoan):
+        if isinstance(step, Evict | OnLoan | Retimed):
             await self._change(step)
             return None
         waits = asked[step.question.workload["metadata"]["uid"]]
@@ -173,7 +173,7 @@ class Waiting:
             return None
         return answer.retry_after_s
 
-    async def _change(self, step: Evict | OnLoan) -> None:
+    async def _change(self, step: Evict | OnLoan | Retimed) -> None:
         """Write down what it is told; the reconciler ends it, or gives it notice."""
         told: list[Object] = []
 
@@ -187,8 +187,10 @@ class Waiting:
                 return None
             if isinstance(step, Evict):
                 changed = records.preempted(status, step.other)
-            else:
+            elif isinstance(step, OnLoan):
                 changed = records.on_loan(status, step.loan)
+            else:
+                changed = records.retimed(status, step.run_time)
             if changed == status:
                 return None
             told.append(obj["spec"]["workload"])
@@ -196,6 +198,8 @@ class Waiting:
 
         namespace, name = step.placement
         await self._store.rewrite(PLACEMENT.resource, namespace=namespace, name=name, change=change)
+        if isinstance(step, Retimed):
+            return  # whoever said so knows it
         for reference in told:
             about = {**reference, "metadata": {**reference, "namespace": namespace}}
             await self._tell(about, step.said)

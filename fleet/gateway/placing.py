@@ -15,7 +15,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Said
+from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Retimed, Said
 from fleet.errors import Invalid
 from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
@@ -46,9 +46,10 @@ from fleet.scheduling.quota_objects import taken_back_in, tree_of
 from fleet.scheduling.reasons import because, reason_of
 from fleet.scheduling.record import Held
 from fleet.scheduling.rooms import Picture, Rooms
-from fleet.scheduling.selection import policy_of
+from fleet.scheduling.selection import by_name, policy_of
 from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.quota_tree import Claims, claims_of
+from policies.scalars import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.placement import Refusal
     from fleet.scheduling.planner import Asked, Decided, Fleet
     from fleet.scheduling.queue.rules import Rules
-    from fleet.scheduling.standing import Standing, Wish
+    from fleet.scheduling.standing import Expectation, Standing, Wish
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
 
@@ -125,6 +126,8 @@ class Placing:
         """What waited in the last round."""
         self.guests: dict[str, Ledger] = {}
         """What is promised to work that somebody else carries out, by UID."""
+        self._retimed: list[tuple[str, float | None]] = []
+        """What has a place and is expected to run for another time than its Placement says."""
         self._listeners: list[Callable[[], None]] = []
 
     def on_round(self, listener: Callable[[], None]) -> None:
@@ -158,6 +161,9 @@ class Placing:
                 if isinstance(decision, Plan):
                     self._rooms.reserve(uid, decision)
                 yield each.answered(each.asked.decided(decision, fleet.prices, now=now))
+        for uid, run_time_s in self._retimed:
+            run_time = None if run_time_s is None else duration_text(timedelta(seconds=run_time_s))
+            yield Retimed(self._by_uid[uid].placement.key, uid, run_time)
         self.engine.capacity_changed()
         decisions = self.desk.step(now.timestamp())
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
@@ -337,11 +343,18 @@ class Placing:
             for uid, each in asked.items()
         }
         holding = {}
+        policies = by_name(fleet.policies)
+        self._retimed.clear()
         for uid, read in self._by_uid.items():
             held = read.standing(now_s) if uid not in waiting else None
             if held is not None and read.wish is not None:
+                run_time_s = before_s = held.run_time_s
+                if read.expectation is not None:
+                    run_time_s = read.expectation.seconds(policies, before_s=before_s)
+                if run_time_s != before_s:
+                    self._retimed.append((uid, run_time_s))
                 item = self._item(uid, read, read.wish, fleet)
-                holding[uid] = Holds(replace(item, run_time_s=held.run_time_s), held)
+                holding[uid] = Holds(replace(item, run_time_s=run_time_s), held)
         self._count_others()
         untold = bring(self.engine, waiting, holding, now_s)
         loans = ((uid, self._by_uid[uid].loan) for uid in holding)
@@ -503,6 +516,7 @@ class Placing:
             promises_of(obj, parsed),
             standing.wish_of(parsed),
             Urgency.of(parsed),
+            standing.expectation_of(parsed, obj),
         )
 
     def _workload(self, namespace: str, told: Object) -> Entry | None:
@@ -579,8 +593,8 @@ class _Read:
     """What a Placement says as long as it and its workload are these entries."""
 
     __slots__ = (
-        "_standing", "loan", "placement", "promises", "status", "told", "urgency", "whole", "wish",
-        "workload",
+        "_standing", "expectation", "loan", "placement", "promises", "status", "told", "urgency",
+        "whole", "wish", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -592,6 +606,7 @@ class _Read:
         promises: Ledger,
         wish: Wish | None,
         urgency: Urgency | None,
+        expectation: Expectation | None = None,
     ) -> None:
         self.placement = placement
         self.workload = workload
@@ -600,6 +615,7 @@ class _Read:
         self.promises = promises
         self.wish = wish
         self.urgency = urgency
+        self.expectation = expectation
         self.whole = wish.whole if wish is not None else {}
         self.loan = loan_of(status, str(told.get("uid", "")))
         self._standing = self._standing_at(0.0)

@@ -9,7 +9,7 @@ finds the policy, `placement` decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from fleet.errors import Cause, Invalid
 from fleet.kube.quantity import InvalidQuantity
@@ -18,17 +18,17 @@ from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.nodes import node_selector_of, tolerations_of
 from fleet.scheduling.requests import pod_request, vector
 from fleet.scheduling.workloads import kinds, read
+from policies.placement import RUN_TIME_ANNOTATION
 from policies.scalars import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fleet.scheduling.workloads import Part, Reading
+    from fleet.scheduling.workloads import Part
     from policies.placement_policy import Network, PlacementPolicySpec, RoleRule
 
 Object = dict[str, Any]
 
-RUN_TIME_ANNOTATION: Final = "fleet.dev/run-time"
 """On a workload: how long it is expected to run, as a duration."""
 
 
@@ -128,7 +128,7 @@ def demand_of(
         priority=priority,
         priority_class=class_name,
         indexed=reading.indexed,
-        run_time_s=_run_time(obj, policy, reading, workload),
+        run_time_s=_run_time(obj, policy),
     )
 
 
@@ -277,21 +277,40 @@ def _priority(
     return found[0] if found else (0, "")
 
 
-def _run_time(
-    obj: Object, policy: PlacementPolicySpec, reading: Reading, workload: Workload
-) -> float | None:
-    """What is expected: as the workload says, else when it is ended, else as its policy says."""
+def check_run_time(obj: Object) -> None:
+    """Raises Invalid for a workload that says of its run time what is no duration."""
+    try:
+        _annotated_s(obj)
+    except ValueError as error:
+        field = f"metadata.annotations[{RUN_TIME_ANNOTATION}]"
+        causes = [Cause("FieldValueInvalid", str(error), field)]
+        raise _invalid(workload_of(obj), causes) from error
+
+
+def run_time_of(obj: Object) -> float | None:
+    """How long it runs as it says itself, in seconds: what it expects, else when it is ended.
+
+    Raises ValueError for what is no duration, or no number.
+    """
+    said = _annotated_s(obj)
+    reading = read(obj) if said is None else None
+    if reading is None or reading.deadline_s is None:
+        return said
+    return float(reading.deadline_s)
+
+
+def _annotated_s(obj: Object) -> float | None:
     annotations: Object = (obj.get("metadata") or {}).get("annotations") or {}
     said = annotations.get(RUN_TIME_ANNOTATION)
+    return None if said is None else parse_duration(said).total_seconds()
+
+
+def _run_time(obj: Object, policy: PlacementPolicySpec) -> float | None:
+    """What is expected: as the workload says, else as its policy says."""
+    check_run_time(obj)
+    said = run_time_of(obj)
     if said is not None:
-        try:
-            return parse_duration(said).total_seconds()
-        except ValueError as error:
-            field = f"metadata.annotations[{RUN_TIME_ANNOTATION}]"
-            causes = [Cause("FieldValueInvalid", str(error), field)]
-            raise _invalid(workload, causes) from error
-    if reading.deadline_s is not None:
-        return float(reading.deadline_s)
+        return said
     told = policy.objective.run_time
     return None if told is None else told.total_seconds()
 

@@ -56,17 +56,18 @@ class Engine:
     # Events
 
     def submit(self, item: Item, now: float, *, earmarked_s: float | None = None) -> None:
-        """Also what changed while it waits. Of what runs, only a new priority counts.
+        """Also what changed while it waits. Of what runs, only its priority and its run time count.
 
         `earmarked_s`: since when room was held for it before the state was made anew.
         """
         state = self._state
         run = state.runs.by_uid.get(item.uid)
         if run is not None:
-            if run.item.priority != item.priority:
-                run.item = replace(run.item, priority=item.priority)
-                run.whole = replace(run.whole, priority=item.priority)
-                state.stir(item.quota)
+            if (run.item.priority, run.item.run_time_s) != (item.priority, item.run_time_s):
+                state.runs.change(run, item, state.root_name(run.item.quota))
+                state.root(run.item.quota).marks.changed()  # they are foreseen by when it ends
+                state.stir(run.item.quota)
+                state.stir_capacity(changed=True)
             return
         if item.uid in state.lines.of:
             state.unqueue(item.uid)

@@ -84,8 +84,8 @@ def _hold(engine: Engine, held: Holds, *, waits: bool) -> None:
     if waits:
         engine.withdraw(uid)
     run = engine.running().get(uid)
-    if run is not None and run.item.priority != item.priority:
-        engine.submit(item, standing.started_s)
+    if run is not None:
+        engine.submit(item, standing.started_s)  # its priority and its run time may be others
     for _, shard in [each for each in engine.book.lost if each[0] == uid]:
         if shard not in standing.lost:
             engine.fenced(uid, shard)

@@ -7,6 +7,7 @@ A policy that is named and does not exist is an error, never a reason to take an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import Cause, Invalid
@@ -49,6 +50,13 @@ def policy_of(obj: Object) -> Policy:
     return Policy(str(metadata.get("namespace", "")), str(metadata.get("name", "")), spec)
 
 
+def by_name(policies: Iterable[Policy]) -> dict[tuple[str, str], PlacementPolicySpec]:
+    """The specs of all policies by namespace and name, that of the default among them."""
+    default = builtin_default()
+    return {(each.namespace, each.name): each.spec for each in (default, *policies)}
+
+
+@cache
 def builtin_default() -> Policy:
     """The default policy as it is shipped."""
     return policy_of(

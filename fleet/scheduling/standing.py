@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.kube.quantity import InvalidQuantity
 from fleet.scheduling.counted import pod_counts, times, total
+from fleet.scheduling.demand import run_time_of
 from fleet.scheduling.lending.loans import KIND, mark_of
 from fleet.scheduling.workloads import read
 from policies.scalars import parse_duration
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fleet.scheduling.quota.tree import Key
+    from policies.placement_policy import PlacementPolicySpec
 
 Object = dict[str, Any]
 
@@ -116,6 +118,38 @@ def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
         leaving_for=_leaving_for(status),
         preemptions=int(status.get("preemptions") or 0),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """How long a workload is expected to run: as it says itself, `said_s`, else as its policy
+    says."""
+
+    said_s: float | None
+    policy: tuple[str, str]
+    """Namespace and name."""
+
+    def seconds(
+        self, policies: Mapping[tuple[str, str], PlacementPolicySpec], *, before_s: float | None
+    ) -> float | None:
+        """By the policies as they are; `before_s`, as it was placed, where its policy is gone."""
+        if self.said_s is not None:
+            return self.said_s
+        policy = policies.get(self.policy)
+        if policy is None:
+            return before_s
+        told = policy.objective.run_time
+        return None if told is None else told.total_seconds()
+
+
+def expectation_of(workload: Object, placement: Object) -> Expectation | None:
+    """None for a workload that cannot be read: then what is known of it stays."""
+    told = placement["spec"].get("policy") or {}
+    try:
+        said_s = run_time_of(workload)
+    except ValueError:
+        return None
+    return Expectation(said_s, (str(told.get("namespace", "")), str(told.get("name", ""))))
 
 
 def waits(status: Object, *, now: float) -> bool:

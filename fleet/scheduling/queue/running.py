@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,16 +56,30 @@ class Runs:
         uid = run.item.uid
         self.by_uid[uid] = run
         self.nodes.setdefault(run.item.quota, {})[uid] = run
-        if (ends_s := run.ends_s) is not None:
-            insort(self._ends.setdefault(root, []), (ends_s, uid))
+        self._mark(run, root)
 
     def remove(self, uid: str, root: str) -> Run:
         run = self.by_uid.pop(uid)
         del self.nodes[run.item.quota][uid]
+        self._unmark(run, root)
+        return run
+
+    def _mark(self, run: Run, root: str) -> None:
+        if (ends_s := run.ends_s) is not None:
+            insort(self._ends.setdefault(root, []), (ends_s, run.item.uid))
+
+    def _unmark(self, run: Run, root: str) -> None:
         if (ends_s := run.ends_s) is not None:
             ends = self._ends[root]
-            del ends[bisect_left(ends, (ends_s, uid))]
-        return run
+            del ends[bisect_left(ends, (ends_s, run.item.uid))]
+
+    def change(self, run: Run, item: Item, root: str) -> None:
+        """Have a run be of the priority and for the time that `item` says."""
+        priority, run_time_s = item.priority, item.run_time_s
+        self._unmark(run, root)
+        run.item = replace(run.item, priority=priority, run_time_s=run_time_s)
+        run.whole = replace(run.whole, priority=priority, run_time_s=run_time_s)
+        self._mark(run, root)
 
     def ends(self, root: str) -> list[tuple[float, str]]:
         return self._ends.get(root, [])

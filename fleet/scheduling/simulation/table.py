@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import ConfigError
 from fleet.kube.quantity import InvalidQuantity, Quantity
-from fleet.scheduling.demand import RUN_TIME_ANNOTATION
 from fleet.scheduling.nodes import ACCELERATOR_LABELS
 from fleet.scheduling.selection import POLICY_LABEL
+from policies.placement import RUN_TIME_ANNOTATION
 from policies.scalars import duration_text, parse_duration
 
 if TYPE_CHECKING:

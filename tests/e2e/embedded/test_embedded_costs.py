@@ -149,3 +149,34 @@ async def test_a_job_is_filtered_runs_costs_and_is_in_the_months_record(fleet):
     assert (gone["name"], gone["soFar"]) == ("simulation/(deleted)", line["amount"])
     (cluster,) = await command(gateway, "--by", "cluster")
     assert (cluster["name"], cluster["soFar"]) == ("idc-a", line["amount"])
+
+
+async def test_how_long_work_runs_may_be_said_while_it_runs(fleet):
+    _, door = fleet
+    container = {"name": "main", "image": "any", "command": ["sleep", "600"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    await door.call(
+        "PATCH", f"{POLICIES}/clusters/idc-a",
+        {"metadata": {"labels": {"example.com/licence-solver-9": "true"}}},
+        headers={"content-type": "application/merge-patch+json"},
+    )  # fmt: skip
+    await door.create("jobs", {"metadata": {"name": "train"}, "spec": {"template": template}})
+    await door.until_one("jobs", "train", lambda found: found["status"].get("ready") == 1)
+    assert "runTime" not in (await placement(door))["status"]
+
+    async def say(run_time):
+        await door.call(
+            "PATCH", "/apis/batch/v1/namespaces/simulation/jobs/train",
+            {"metadata": {"annotations": {"fleet.dev/run-time": run_time}}},
+            headers={"content-type": "application/merge-patch+json"},
+        )  # fmt: skip
+
+    for said, written in (("6h", "6h"), ("90m", "1h30m"), (None, None)):
+        await say(said)
+        async with asyncio.timeout(50):
+            while True:
+                if (await placement(door))["status"].get("runTime") == written:
+                    break
+                await asyncio.sleep(0.1)
+    with pytest.raises(LookupError, match="6parsecs"):
+        await say("6parsecs")

@@ -12,6 +12,7 @@ from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
+from policies.placement import RUN_TIME_ANNOTATION
 
 EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
 """Evict whenever it is allowed."""
@@ -327,3 +328,38 @@ async def test_pods_queue_like_jobs_and_go_when_they_are_preempted(sizes):
     await run(fleet, "train", 4, priority=100)
     await fleet.until(lambda: fleet.pod("web")["metadata"].get("deletionTimestamp"))
     await fleet.until(lambda: phase(fleet, "crawl") == "Queued")
+
+
+async def test_how_long_work_is_expected_to_run_may_be_said_while_it_runs(sizes, engines):
+    """The Placement follows, and so does whoever waits for it to end; it is kept through a
+    restart, and what cannot be read changes nothing."""
+    fleet = sizes
+
+    def say(run_time):
+        def change(job):
+            annotations = {} if run_time is None else {RUN_TIME_ANNOTATION: run_time}
+            job["metadata"]["annotations"] = annotations
+
+        return fleet.change_job("train", change)
+
+    await run(fleet, "train", 2)
+    await fleet.until(lambda: phase(fleet, "train") == "Running")
+    assert "runTime" not in status(fleet)
+    (uid,) = engines[-1].engine.running()
+    before = status(fleet)
+    for said, written, seconds in (
+        ("6h", "6h", 21600.0), ("90m", "1h30m", 5400.0), ("6parsecs", "1h30m", 5400.0),
+        (None, None, None), ("0s", "0s", 0.0),
+    ):  # fmt: skip
+        await say(said)
+        await fleet.settle()
+        assert status(fleet).get("runTime") == written
+        assert engines[-1].engine.running()[uid].item.run_time_s == seconds
+        rest = {name: value for name, value in status(fleet).items() if name != "runTime"}
+        assert rest == before
+    await fleet.restart()
+    await fleet.settle()
+    assert engines[-1].engine.running()[uid].item.run_time_s == 0.0
+    revision = fleet.store.sequencer.current
+    await fleet.settle()
+    assert fleet.store.sequencer.current == revision

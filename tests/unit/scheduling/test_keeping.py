@@ -174,3 +174,23 @@ def test_whatever_was_seen_the_sums_are_what_is_held(histories):
         bring(engine, waiting, holding, now)
         assert {uid: run.item for uid, run in engine.running().items()} == before
         engine.step(now)
+
+
+def test_another_run_time_counts_of_what_runs():
+    """Others are foreseen to start when it ends."""
+    engine = Engine(tree(8, a=8), Anywhere())
+
+    def told(run_time_s):
+        x = holds("x", 8, started_s=0.0)
+        return {"x": Holds(replace(x.item, run_time_s=run_time_s), x.standing)}
+
+    waiting = {"y": Waits(item("y", 4, "a", 1), 0)}
+    for run_time_s in (None, 600.0, 60.0, 60.0, None, 90.0):
+        bring(engine, waiting, told(run_time_s), 1)
+        engine.step(1)
+        ((_, why),) = engine.waiting()
+        assert why.starts_s == run_time_s
+        assert engine.running()["x"].whole.run_time_s == run_time_s
+        engine.verify()
+    bring(engine, {}, {}, 2)
+    assert used(engine) == 0

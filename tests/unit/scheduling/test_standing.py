@@ -6,7 +6,7 @@ import pytest
 
 from fleet.scheduling.counted import pod_counts
 from fleet.scheduling.quota.tree import Key
-from fleet.scheduling.standing import standing_of, waits, wish_of
+from fleet.scheduling.standing import expectation_of, standing_of, waits, wish_of
 
 GPU = Key("nvidia.com/gpu")
 NOW = 1_795_910_400.0  # 2026-11-29T00:00:00Z
@@ -118,3 +118,35 @@ def test_what_cannot_be_read_wishes_for_nothing(build):
     job["spec"]["parallelism"] = "many"
     assert wish_of(job) is None
     assert wish_of({"apiVersion": "v1", "kind": "Secret", "metadata": {}}) is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "deadline", "policy", "seconds"),
+    [
+        ("6h", 60, {"runTime": "1h"}, 21600.0),
+        (None, 60, {"runTime": "1h"}, 60.0),
+        (None, None, {"runTime": "1h"}, 3600.0),
+        (None, None, {}, None),
+        (None, None, None, 7.0),
+        ("90s", None, None, 90.0),
+    ],
+)
+def test_how_long_it_is_expected_to_run(build, annotation, deadline, policy, seconds):
+    """By what stands there at the time; as it was placed where its policy is gone."""
+    more = {} if deadline is None else {"activeDeadlineSeconds": deadline}
+    job = build.job(2, **more)
+    if annotation is not None:
+        job["metadata"]["annotations"] = {"fleet.dev/run-time": annotation}
+    placement = {"spec": {"policy": {"namespace": "default", "name": "gang"}}}
+    found = expectation_of(job, placement)
+    there = (
+        {} if policy is None else {("default", "gang"): build.policy({"objective": policy}).spec}
+    )
+    assert found.seconds(there, before_s=7.0) == seconds
+
+
+@pytest.mark.parametrize("said", ["6parsecs", "", "6", "-1h", 6])
+def test_of_a_run_time_that_is_none_nothing_is_known(build, said):
+    job = build.job(2)
+    job["metadata"]["annotations"] = {"fleet.dev/run-time": said}
+    assert expectation_of(job, {"spec": {}}) is None
