@@ -1,6 +1,7 @@
-"""Workloads of kinds that nobody carries out yet: what is told of them as soon as they are created.
+"""Objects of kinds that nobody carries out yet: what is told of them as soon as they are created.
 
-An Event for who looks later; `fleet.gateway.unplaced` warns whoever writes.
+Of workloads an Event, for who looks later; `fleet.gateway.unplaced` warns whoever writes, of rules
+too that nothing obeys: what looks like a protection and is none has to say so.
 """
 
 from __future__ import annotations
@@ -33,6 +34,37 @@ _CUSTOM_GROUPS: Final = frozenset({
     "batch.volcano.sh", "jobset.x-k8s.io", "kubeflow.org", "leaderworkerset.x-k8s.io", "ray.io",
     "trainer.kubeflow.org",
 })  # fmt: skip
+
+UNHEEDED: Final = {
+    GroupVersionResource("", "v1", "limitranges"): "no pod gets its defaults or is held to it",
+    GroupVersionResource("", "v1", "persistentvolumeclaims"): "no volume is made for it",
+    GroupVersionResource("", "v1", "resourcequotas"): (
+        "what a namespace may use is limited by a FleetQuota"
+    ),
+    GroupVersionResource("", "v1", "services"): (
+        "it has no address and does not go where the pods go; what ranks of a gang need to find "
+        "each other is made for them"
+    ),
+    GroupVersionResource("autoscaling", "v2", "horizontalpodautoscalers"): "it scales nothing",
+    GroupVersionResource("networking.k8s.io", "v1", "ingresses"): "nothing is routed by it",
+    GroupVersionResource("networking.k8s.io", "v1", "networkpolicies"): (
+        "pods of the fleet are as open as their members let them be"
+    ),
+    GroupVersionResource("policy", "v1", "poddisruptionbudgets"): "evictions do not ask it",
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings"): (
+        "the fleet knows one user, the admin, who may do everything"
+    ),
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles"): (
+        "the fleet knows one user, the admin, who may do everything"
+    ),
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings"): (
+        "the fleet knows one user, the admin, who may do everything"
+    ),
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles"): (
+        "the fleet knows one user, the admin, who may do everything"
+    ),
+}
+"""Kinds that are kept, and what that means for who counts on them."""
 
 
 class _Key(NamedTuple):
@@ -82,4 +114,15 @@ def why(kind: str, namespace: str) -> str:
         f"runs Jobs and Pods. To run it in one member, create it there, -n {there}; where MEMBER "
         f"has no namespace {namespace}: kubectl create namespace {there} && kubectl label "
         f"namespace {there} {ACCEPT_LABEL}=true (the label lets the fleet use it too)"
+    )
+
+
+def unheeded(gvr: GroupVersionResource, kind: str, namespace: str) -> str:
+    """What whoever writes a rule that nothing obeys has to know; "" for other kinds."""
+    meaning = UNHEEDED.get(gvr)
+    if meaning is None:
+        return ""
+    where = f"create it there, -n {namespace}.MEMBER" if namespace else "use --context MEMBER"
+    return (
+        f"the fleet keeps a {kind} and does not act on it yet: {meaning}. For one member, {where}"
     )

@@ -1,5 +1,5 @@
-"""Warnings on writes of workloads: of those that nobody carries out, which are kept and do not run;
-and, on a dry run of the others, what would be decided about them.
+"""Warnings on writes: of workloads that nobody carries out, which are kept and do not run; of rules
+that nothing obeys; and, on a dry run of what is carried out, what would be decided about it.
 
 Stands before the kernel of the fleet's own objects; `fleet.dispatch.unplaced` says which kinds are
 not carried out, `plans` what would be decided.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fleet.dispatch.kinds import KINDS
-from fleet.dispatch.unplaced import is_unplaced, why
+from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
 from fleet.kube import builtin, paths
 
 if TYPE_CHECKING:
@@ -36,8 +36,10 @@ class Unplaced:
         response = await self._own.handle(request)
         if request.method in ("POST", "PUT", "PATCH") and response.status < 300:
             target = paths.parse_target(request.method, request.path, request.query)
-            if target is not None and _is_of_one(target):
+            if target is not None and _is_a_write(target) and is_unplaced(target.gvr):
                 response.warnings += (why(_kind(target), target.namespace),)
+            elif target is not None and _is_a_write(target) and target.gvr in UNHEEDED:
+                response.warnings += (unheeded(target.gvr, _kind(target), target.namespace),)
             elif target is not None and _is_a_dry_run(request) and _is_placed(target):
                 told = self._foreseen(response)
                 response.warnings += (told,) if told else ()
@@ -55,11 +57,11 @@ def _is_a_dry_run(request: Request) -> bool:
 
 def _is_placed(target: Target) -> bool:
     placed = {kind.gvr for kind in KINDS.values()}
-    return target.verb in _WRITES and not target.subresource and target.gvr in placed
+    return _is_a_write(target) and target.gvr in placed
 
 
-def _is_of_one(target: Target) -> bool:
-    return target.verb in _WRITES and not target.subresource and is_unplaced(target.gvr)
+def _is_a_write(target: Target) -> bool:
+    return target.verb in _WRITES and not target.subresource
 
 
 def _kind(target: Target) -> str:

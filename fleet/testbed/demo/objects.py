@@ -7,7 +7,7 @@ from typing import Any
 
 Object = dict[str, Any]
 
-NAMESPACE = "research"
+NAMESPACE = "story"
 GPU = "nvidia.com/gpu"
 POLICY = "fleet.dev/policy"
 MASTER_PORT = 29500

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
-from fleet.dispatch.unplaced import is_unplaced
+from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded
 from fleet.errors import BadRequest, Conflict, Invalid, MemberStatus
 from fleet.gateway.own import NodesOfMembers
 from fleet.gateway.subresources import PODS, PodSubresources
+from fleet.gateway import own
 from fleet.gateway.unplaced import Unplaced
 from fleet.kube import builtin, paths
 from fleet.kube.resources import GroupVersionResource
@@ -282,6 +283,11 @@ async def test_a_node_that_no_member_has_is_refused(node):
         ("PUT", "/apis/apps/v1/namespaces/payments/statefulsets/db", 200, True),
         ("PATCH", "/apis/batch/v1/namespaces/payments/cronjobs/nightly", 200, True),
         ("POST", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/payments/jobsets", 201, True),
+        ("POST", "/api/v1/namespaces/payments/resourcequotas", 201, True),
+        ("POST", "/apis/networking.k8s.io/v1/namespaces/payments/networkpolicies", 201, True),
+        ("PATCH", "/apis/policy/v1/namespaces/payments/poddisruptionbudgets/web", 200, True),
+        ("PATCH", "/api/v1/namespaces/payments/resourcequotas/q/status", 200, False),
+        ("POST", "/api/v1/namespaces/payments/configmaps", 201, False),
         ("POST", "/apis/apps/v1/namespaces/payments/deployments", 409, False),
         ("PATCH", "/apis/apps/v1/namespaces/payments/deployments/web/status", 200, False),
         ("GET", "/apis/apps/v1/namespaces/payments/deployments/web", 200, False),
@@ -290,7 +296,7 @@ async def test_a_node_that_no_member_has_is_refused(node):
         ("POST", "/api/v1/namespaces/payments/pods", 201, False),
     ],
 )
-async def test_who_writes_what_nobody_runs_is_warned(method, path, status, warned):
+async def test_who_writes_what_nobody_acts_on_is_warned(method, path, status, warned):
     class Own:
         async def handle(self, request):
             return Response(status, {}, b"{}", ("before",))
@@ -300,6 +306,25 @@ async def test_who_writes_what_nobody_runs_is_warned(method, path, status, warne
     assert bool(answer.warnings[1:]) is warned
     if warned:
         assert "-n payments.MEMBER" in answer.warnings[1]
+
+
+def test_every_kind_of_the_fleets_own_is_acted_on_kept_for_others_or_warned_of():
+    acted_on = {
+        "namespaces", "pods", "jobs", "customresourcedefinitions", "priorityclasses",
+        # carried along with the work
+        "configmaps", "secrets", "serviceaccounts",
+        # written by controllers and clients for themselves
+        "controllerrevisions", "endpoints", "endpointslices", "events", "leases", "podtemplates",
+    }  # fmt: skip
+    silent = {
+        gvr.resource for gvr in own.BUILT_IN if not is_unplaced(gvr) and gvr not in UNHEEDED
+    }
+    assert silent == acted_on
+
+
+def test_what_is_in_no_namespace_is_not_sent_to_one():
+    gvr = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
+    assert "-n " not in unheeded(gvr, "ClusterRole", "")
 
 
 def test_what_is_run_is_not_among_what_is_not():
