@@ -84,6 +84,7 @@ class Capacity(Model):
 class Summary(Model):
     """What the columns of `kubectl get clusters` show."""
 
+    ready: str = setting("", "Status of the condition Ready, and Cordoned where no new work goes.")
     api: str = setting("", "ok, or lost since the API last answered.")
     data: str = setting("", "ok while its workloads serve.")
     fresh: str = setting("", "Age of what is known of it.")

@@ -19,7 +19,7 @@ CLUSTER: Final = Kind(
     namespaced=False,
     check=checks.cluster,
     columns=(
-        column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether it takes work."),
+        column("Ready", ".status.summary.ready", "Whether it takes work."),
         column("API", ".status.summary.api", "Whether its API answers."),
         column("Data", ".status.summary.data", "Whether its workloads serve."),
         column("Fresh", ".status.summary.fresh", "Age of what is known of it."),

@@ -12,7 +12,7 @@ from fleet.cli.program import pasteable
 from fleet.cli.target import gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from fleet.cli.client import Client
 
@@ -161,10 +161,10 @@ def _left_behind(left: Mapping[str, Mapping[str, Any]]) -> str:
                 f"jsonpath={{.metadata.uid}}  # says {uid} if FILE leads to {name}"
             )
     lines += [f"  {line}" for line in commands("FILE")]
-    told = {name: spec for name, known in left.items() if (spec := _said(known))}
+    told = [line for name, known in left.items() for line in _saying(name, known)]
     if told:
         lines.append("What was said of the cluster goes with it; to say it again after a new join:")
-    lines += [f"  {_saying(name, spec)}" for name, spec in told.items()]
+    lines += [f"  {line}" for line in told]
     return "\n".join(lines)
 
 
@@ -178,13 +178,22 @@ def _said(known: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if plain["spec"].get(key) != value}
 
 
-def _saying(name: str, spec: Any) -> str:
-    """The command that gives a member's Cluster object a spec, at the gateway."""
+def _saying(name: str, known: Mapping[str, Any]) -> Iterator[str]:
+    """The commands that give a member's Cluster object what it had, at the gateway."""
     import json
     import shlex
 
-    patch = shlex.quote(json.dumps({"spec": spec}, separators=(",", ":")))
-    return f"kubectl patch cluster {name} --type merge -p {patch}"
+    metadata = known.get("metadata") or {}
+    labels = [f"{key}={value}" for key, value in (metadata.get("labels") or {}).items()]
+    if labels:
+        yield shlex.join(["kubectl", "label", "cluster", name, *labels])
+    notes = [f"{key}={value}" for key, value in (metadata.get("annotations") or {}).items()]
+    notes = [each for each in notes if not each.startswith("kubectl.kubernetes.io/last-applied")]
+    if notes:
+        yield shlex.join(["kubectl", "annotate", "cluster", name, *notes])
+    if spec := _said(known):
+        patch = json.dumps({"spec": spec}, separators=(",", ":"))
+        yield shlex.join(["kubectl", "patch", "cluster", name, "--type", "merge", "-p", patch])
 
 
 @click.command(

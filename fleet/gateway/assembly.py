@@ -24,6 +24,7 @@ from fleet.gateway.edge import Roots
 from fleet.gateway.extensions import PriceSources
 from fleet.gateway.guests import Guests
 from fleet.gateway.loans import Loans
+from fleet.gateway.membership import Membership
 from fleet.gateway.mentions import Mentions
 from fleet.gateway.neighbours import Neighbours
 from fleet.gateway.placing import Placing
@@ -125,7 +126,9 @@ class Assembly:
             rng=rng,
         )
         self._workloads = Unplaced(self.own)
-        own_objects = Mentions(self._workloads, store)
+        own_objects = Membership(
+            Mentions(self._workloads, store), lambda: {each.name for each in members}
+        )
         merged = MergedRoot(
             self.world,
             documents=Documents(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from fleet.members.member import Member
     from fleet.members.roster import Change, Members
     from fleet.scheduling.capacity import Capacity
+    from fleet.store.collection import Event
+    from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -100,6 +102,7 @@ class Clusters:
     async def run(self) -> None:
         """Write what changed, until cancelled."""
         loop = asyncio.get_running_loop()
+        unfollow = self._store.collection(self._resource).follow(self._said)
         try:
             while True:
                 beat_s = loop.time() + BEAT_S
@@ -108,8 +111,17 @@ class Clusters:
                     await self._round(due)
                     due = await self._due_before(beat_s)
         finally:
+            unfollow()
             if self._settling is not None:
                 self._settling.cancel()
+
+    def _said(self, event: Event) -> None:
+        """Somebody said something else of a member."""
+        before, entry = event.previous, event.entry
+        if event.deleted or before is None or _spec(before) == _spec(entry):
+            return
+        self._due.add(entry.name)
+        self._news.set()
 
     async def _due_before(self, beat_s: float) -> set[str] | None:
         """Of whom there is news, None at the beat: then it is everybody's turn."""
@@ -149,8 +161,11 @@ class Clusters:
             if self._store.get(self._resource, "", member.name) is None:
                 await self._create(member.name)
         status = self._status(member)
+        ready = _word_of_ready(member)
 
         def change(obj: dict[str, Any]) -> dict[str, Any] | None:
+            cordoned = ((obj.get("spec") or {}).get("maintenance") or {}).get("cordoned")
+            status["summary"]["ready"] = f"{ready},Cordoned" if cordoned else ready
             present = obj.get("status") or {}
             if all(present.get(key) == value for key, value in status.items()):
                 return None
@@ -254,6 +269,15 @@ def schedulers_of(member: Member) -> list[str]:
         if group in groups:
             found.append(name)
     return found
+
+
+def _spec(entry: Entry) -> Any:
+    return entry.parse().get("spec")
+
+
+def _word_of_ready(member: Member) -> str:
+    ready = member.conditions.get("Ready")
+    return ready.status if ready is not None else ""
 
 
 def _freshness(condition: dict[str, Any]) -> str:

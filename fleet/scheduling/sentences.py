@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NEVER: Final = "it would not fit even if nothing else ran"
 _LISTED: Final = 3
+_NAMED: Final = 6
 
 
 def ranks(intervals: Iterable[Interval]) -> str:
@@ -243,8 +244,21 @@ def _frees(candidates: Sequence[Candidate]) -> str:
 
 
 def _first_reasons(candidates: Sequence[Candidate]) -> str:
+    """Each reason once, with what to do about it in the first cluster that it keeps away."""
     if not candidates:
         return ": the fleet has none that is left to try"
-    texts = [f"{each.cluster} {each.message}" for each in candidates[:_LISTED]]
-    more = len(candidates) - _LISTED
-    return ": " + "; ".join([*texts, f"and {more} more"] if more > 0 else texts)
+    alike: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        alike.setdefault(each.message.partition("; ")[0], []).append(each)
+    texts = [_together(found) for found in list(alike.values())[:_LISTED]]
+    more = sum(len(found) for found in list(alike.values())[_LISTED:])
+    return f": {'; '.join([*texts, f'{more} more'] if more else texts)}"
+
+
+def _together(candidates: Sequence[Candidate]) -> str:
+    first, *others = candidates
+    names = ", ".join(each.cluster for each in candidates[:_NAMED])
+    if (more := len(candidates) - _NAMED) > 0:
+        names += f" and {more} more"
+    return f"{names}: {first.message}" if others else f"{names} {first.message}"
+

@@ -77,6 +77,7 @@ async def play(
     async with AsyncExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-demo-")))
+        _begin_in(directory)
         members = {}
         for plan in MEMBERS:
             cluster = EmbeddedCluster(plan.name, nodes=[plan.shape()], container_backoff_s=1.0)
@@ -127,6 +128,21 @@ async def _end(gateway: asyncio.Task[None]) -> None:
     gateway.cancel()
     with suppress(asyncio.CancelledError):
         await gateway
+
+
+def _begin_in(directory: Path) -> None:
+    """Raises TestbedError for a directory that cannot be used, or was."""
+    other = "give another with --directory"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        used = (directory / "state").exists()
+    except OSError as error:
+        raise TestbedError(f"{directory} cannot be used: {error.strerror}; {other}") from error
+    if used:
+        raise TestbedError(
+            f"{directory} has the fleet of an earlier demo, whose clusters are gone; {other}, or "
+            "remove it"
+        )
 
 
 def _program() -> Path:

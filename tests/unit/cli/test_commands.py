@@ -641,6 +641,13 @@ def test_leave_says_how_to_set_again_what_goes_with_the_cluster(gateway: Gateway
     (patch,) = [each for each in printed_commands(fleet("leave", "east")) if "patch" in each]
     assert patch[:-1] == ["kubectl", "patch", "cluster", "east", "--type", "merge", "-p"]
     assert json.loads(patch[-1]) == {"spec": spec}
+    labels = {"fleet.dev/provider": "own", "note": ""}
+    gateway.answers[f"{CLUSTERS}/east"] = {
+        "metadata": {"labels": labels, "annotations": {"owner": "the team"}}
+    }
+    label, annotate = [each for each in printed_commands(fleet("leave", "east"))][-2:]
+    assert label == ["kubectl", "label", "cluster", "east", "fleet.dev/provider=own", "note="]
+    assert annotate == ["kubectl", "annotate", "cluster", "east", "owner=the team"]
     plain: dict[str, Any] = {"spec": {}}
     CLUSTER.rules.default(plain)
     gateway.answers[f"{CLUSTERS}/east"] = plain

@@ -16,6 +16,7 @@ from fleet.apiserver.kinds import CustomKind
 from fleet.errors import StoreError
 from fleet.gateway import clusters, own
 from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
+from fleet.members.health import Condition
 from fleet.members.roster import Change
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
@@ -240,3 +241,27 @@ async def test_the_price_is_of_an_accelerator_that_is_there_and_in_its_currency(
     [entry] = setting.collection.snapshot().entries()
     summary = entry.parse()["status"]["summary"]
     assert (summary["pricePerHour"], summary["price"]) == (per_hour, shown)
+
+
+async def test_a_cluster_that_takes_no_new_work_is_shown_so_at_once(setting: Setting) -> None:
+    east = await setting.join("east")
+    east.conditions = {"Ready": Condition("Ready", "True")}
+    running = asyncio.create_task(setting.clusters.run())
+    cordon = True
+    for shown in ("True", "True,Cordoned", "True"):
+        while True:
+            cursor = setting.collection.cursor(setting.store.sequencer.current)
+            [entry] = setting.collection.snapshot().entries()
+            if entry.parse().get("status", {}).get("summary", {}).get("ready") == shown:
+                break
+            assert await setting.collection.wait(cursor, timeout_s=20)
+
+        def change(obj: dict[str, Any], cordoned: bool = cordon) -> dict[str, Any]:
+            obj["spec"] = {"maintenance": {"cordoned": cordoned}}
+            return obj
+
+        await setting.store.rewrite(
+            setting.collection.resource, namespace="", name="east", change=change
+        )
+        cordon = False
+    running.cancel()

@@ -145,7 +145,7 @@ async def test_the_status_is_written_beside_the_spec(call):
     made["status"] = {
         "conditions": [{"type": "Ready", "status": "True"}],
         "version": "v1.36.3",
-        "summary": {"api": "ok", "nodes": 2, "accelerators": "h200", "free": "4"},
+        "summary": {"ready": "True", "api": "ok", "nodes": 2, "accelerators": "h200", "free": "4"},
     }
     made["spec"] = {}
     status, written = await call("PUT", f"{ROOT}/clusters/idc-a/status", made)
