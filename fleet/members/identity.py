@@ -20,6 +20,8 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 GATEWAY_MARK = "+fleet-"
 """What stands in the version of a gateway (`fleet.gateway.version`)."""
 _CHECK_S = 5.0
+_TAKEN = frozenset({"fleet", "fleet-objects"})
+"""What the gateway calls itself: in the column CLUSTER, and in contexts."""
 _KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 
 
@@ -30,6 +32,10 @@ def check_name(name: str) -> None:
         raise JoinError(
             f'"{name}" cannot name a member: a name has at most {MAX_NAME} of a-z, 0-9 and "-", '
             "and begins and ends with a letter or digit; choose another with --name"
+        )
+    if name in _TAKEN:
+        raise JoinError(
+            f'"{name}" is what the fleet calls its own objects; choose another with --name'
         )
 
 

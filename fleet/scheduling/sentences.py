@@ -261,4 +261,3 @@ def _together(candidates: Sequence[Candidate]) -> str:
     if (more := len(candidates) - _NAMED) > 0:
         names += f" and {more} more"
     return f"{names}: {first.message}" if others else f"{names} {first.message}"
-

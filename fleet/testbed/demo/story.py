@@ -333,6 +333,7 @@ def what_to_try(kubeconfig: Path, *, kubectl: bool) -> str:
             f"      kubectl -n {NAMESPACE} get jobs,placements",
             f"      kubectl -n {NAMESPACE} run web --image=none --restart=Never --command -- "
             "sh -c 'echo hello; sleep 600'",
+            f"      kubectl -n {NAMESPACE} wait --for=condition=Ready pod/web",
             f"      kubectl -n {NAMESPACE} logs web",
         ]
     else:

@@ -645,7 +645,7 @@ def test_leave_says_how_to_set_again_what_goes_with_the_cluster(gateway: Gateway
     gateway.answers[f"{CLUSTERS}/east"] = {
         "metadata": {"labels": labels, "annotations": {"owner": "the team"}}
     }
-    label, annotate = [each for each in printed_commands(fleet("leave", "east"))][-2:]
+    label, annotate = printed_commands(fleet("leave", "east"))[-2:]
     assert label == ["kubectl", "label", "cluster", "east", "fleet.dev/provider=own", "note="]
     assert annotate == ["kubectl", "annotate", "cluster", "east", "owner=the team"]
     plain: dict[str, Any] = {"spec": {}}

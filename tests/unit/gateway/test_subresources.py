@@ -10,9 +10,9 @@ import pytest
 
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded
 from fleet.errors import BadRequest, Conflict, Invalid, MemberStatus
+from fleet.gateway import own
 from fleet.gateway.own import NodesOfMembers
 from fleet.gateway.subresources import PODS, PodSubresources
-from fleet.gateway import own
 from fleet.gateway.unplaced import Unplaced
 from fleet.kube import builtin, paths
 from fleet.kube.resources import GroupVersionResource
@@ -316,9 +316,7 @@ def test_every_kind_of_the_fleets_own_is_acted_on_kept_for_others_or_warned_of()
         # written by controllers and clients for themselves
         "controllerrevisions", "endpoints", "endpointslices", "events", "leases", "podtemplates",
     }  # fmt: skip
-    silent = {
-        gvr.resource for gvr in own.BUILT_IN if not is_unplaced(gvr) and gvr not in UNHEEDED
-    }
+    silent = {gvr.resource for gvr in own.BUILT_IN if not is_unplaced(gvr) and gvr not in UNHEEDED}
     assert silent == acted_on
 
 

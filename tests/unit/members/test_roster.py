@@ -169,6 +169,14 @@ async def test_bad_names(world, name):
             await members.join(name, EAST)
 
 
+@pytest.mark.parametrize("name", ["fleet", "fleet-objects"])
+async def test_names_of_the_fleets_own(world, name):
+    world.cluster("uid-east", EAST)
+    async with world.members() as members:
+        with pytest.raises(JoinError, match="what the fleet calls its own"):
+            await members.join(name, EAST)
+
+
 @pytest.mark.parametrize("name", ["a", "0", "x" * 30, "idc-a"])
 async def test_good_names(world, name):
     world.cluster("uid-east", EAST)

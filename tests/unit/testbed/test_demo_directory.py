@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 async def test_the_directory_of_an_earlier_demo_is_not_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
-    with pytest.raises(TestbedError, match="an earlier demo.*another with --directory, or remove"):
+    with pytest.raises(TestbedError, match=r"an earlier demo.*another with --directory, or remove"):
         await play(Teller(io.StringIO()), directory=tmp_path)
 
 
 async def test_what_is_no_directory_is_told_by_the_option_of_the_demo(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TestbedError, match="cannot be used: Not a directory; .*--directory"):
+    with pytest.raises(TestbedError, match=r"cannot be used: Not a directory; .*--directory"):
         await play(Teller(io.StringIO()), directory=tmp_path / "file" / "below")
