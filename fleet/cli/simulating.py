@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -164,7 +167,31 @@ def _played(
 
     documents = documents_of(sources, namespace=namespace)
     scenario = scenario_of(documents, start=start, unsplittable=_unsplittable)
-    return outcome_of(play(scenario, until_ms=until))
+    with _waiting() as tell:
+        return outcome_of(play(scenario, until_ms=until, tell=tell))
+
+
+@contextmanager
+def _waiting() -> Iterator[Callable[[int], None]]:
+    """Says on a terminal how far it is, once a second."""
+    if not sys.stderr.isatty():
+        yield lambda at_ms: None
+        return
+    from policies.scalars import duration_text
+
+    told_s = monotonic()
+
+    def tell(at_ms: int) -> None:
+        nonlocal told_s
+        if monotonic() - told_s >= 1:
+            told_s = monotonic()
+            passed = duration_text(timedelta(seconds=at_ms // 1000))
+            click.echo(f"\r{passed} are played\x1b[K", nl=False, err=True)
+
+    try:
+        yield tell
+    finally:
+        click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _unsplittable(workload: Object) -> str:

@@ -40,7 +40,7 @@ from fleet.scheduling.lending.record import loan_of, written
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Item
-from fleet.scheduling.planner import Urgency, asked_of, counted_in, promises_of
+from fleet.scheduling.planner import Urgency, asked_of, counted_in, item_of, promises_of
 from fleet.scheduling.quota.tree import Key, Tree
 from fleet.scheduling.quota_objects import taken_back_in, tree_of
 from fleet.scheduling.reasons import because, reason_of
@@ -418,17 +418,11 @@ class Placing:
             wish = read
         uid = asked.demand.workload.uid
         self._number([(asked.queued_at.timestamp(), uid)])
-        item = Item(
-            uid=uid,
+        item = item_of(
+            asked,
+            wish,
             quota=self.claims.quota.get(asked.demand.workload.namespace, ""),
-            priority=asked.demand.priority,
             sequence=self._sequences[uid],
-            requests=wish.whole,
-            shape=uid,
-            run_time_s=asked.demand.run_time_s,
-            generation=asked.generation,
-            pods=sum(wish.pods.values()),
-            latest_s=asked.latest_s,
             preempts=Urgency.of(question.workload).preempts(fleet),
         )
         return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")), fleet)

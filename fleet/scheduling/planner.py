@@ -19,6 +19,7 @@ from fleet.scheduling.demand import demand_of, pod_kinds_of, template_of, worklo
 from fleet.scheduling.extension import NONE
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placement import Plan, Refusal, placed, placed_anew
+from fleet.scheduling.placer import Item
 from fleet.scheduling.price import Prices
 from fleet.scheduling.record import (
     COUNTED,
@@ -253,6 +254,24 @@ def asked_of(
     )
 
 
+def item_of(asked: Asked, wish: Wish, *, quota: str, sequence: int, preempts: bool) -> Item:
+    """What waits, as the engine sees it. `quota` counts its namespace, `sequence` says who came
+    first, `preempts` whether anything may be ended for it."""
+    return Item(
+        uid=asked.demand.workload.uid,
+        quota=quota,
+        priority=asked.demand.priority,
+        sequence=sequence,
+        requests=wish.whole,
+        shape=asked.demand.workload.uid,
+        run_time_s=asked.demand.run_time_s,
+        generation=asked.generation,
+        pods=sum(wish.pods.values()),
+        latest_s=asked.latest_s,
+        preempts=preempts,
+    )
+
+
 def decide(
     workload: Object,
     placement: Object | None,
@@ -348,7 +367,7 @@ class Urgency(NamedTuple):
 def _applied(policy: Policy, lease: timedelta, unsplittable: str) -> tuple[Policy, tuple[str, ...]]:
     """The policy as it applies to the workload, and what its user has to know of that."""
     spec, notes = policy.spec, list[str]()
-    if spec.failover.tolerate == _DEFAULT_LEASE:
+    if spec.failover.tolerate == _DEFAULT_LEASE != lease:
         failover = spec.failover.model_copy(update={"tolerate": lease})
         spec = spec.model_copy(update={"failover": failover})
     if unsplittable and spec.mode != "One":

@@ -23,8 +23,8 @@ from fleet.scheduling.lending.loans import Lend, Return
 from fleet.scheduling.lending.record import loan_of
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
-from fleet.scheduling.placer import Item, Placed
-from fleet.scheduling.planner import Urgency, asked_of
+from fleet.scheduling.placer import Placed
+from fleet.scheduling.planner import Urgency, asked_of, item_of
 from fleet.scheduling.quota.tree import Key
 from fleet.scheduling.reasons import because, reason_of
 from fleet.scheduling.record import shards_of
@@ -36,13 +36,14 @@ from fleet.scheduling.simulation.works import at_ms
 from policies.scalars import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from fleet.scheduling.capacity import PodKind
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.placement import Shard
+    from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
     from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.simulation.scenario import Scenario
@@ -87,9 +88,16 @@ class Played:
     bills: Bills
 
 
-def play(scenario: Scenario, *, rules: Rules | None = None, until_ms: int | None = None) -> Played:
-    """Until all has ended or nothing more happens, or until a time."""
-    return _Course(scenario, rules).play(until_ms)
+def play(
+    scenario: Scenario,
+    *,
+    rules: Rules | None = None,
+    until_ms: int | None = None,
+    tell: Callable[[int], None] = lambda at_ms: None,
+) -> Played:
+    """Until all has ended or nothing more happens, or until a time. `tell` is told the time
+    whenever it moves, for those who wait."""
+    return _Course(scenario, rules).play(until_ms, tell)
 
 
 class _Course:
@@ -116,7 +124,7 @@ class _Course:
             members=Spare(placer, lambda donor: self._desk.keys_of(donor)),
         )  # fmt: skip
 
-    def play(self, until_ms: int | None) -> Played:
+    def play(self, until_ms: int | None, tell: Callable[[int], None]) -> Played:
         last_ms, in_vain = 0, 0
         while self._events and (until_ms is None or self._events[0][0] <= until_ms):
             at_ms = self._events[0][0]
@@ -124,6 +132,7 @@ class _Course:
                 break
             self._use.pass_to(at_ms, self._members, self._engine)
             self._now_ms = at_ms
+            tell(at_ms)
             had = self._real
             while self._events and self._events[0][0] == at_ms:
                 _, what, _, uid, token = heappop(self._events)
@@ -419,21 +428,15 @@ class _Course:
         return self._asked_of(job.work, status)
 
     def _item(self, job: _Job) -> Item:
-        demand = job.asked.demand
-        return Item(
-            uid=job.work.uid,
+        """Equal work stands in one line: it is tried once for all of it."""
+        item = item_of(
+            job.asked,
+            job.wish,
             quota=job.history.quota,
-            priority=demand.priority,
             sequence=job.sequence,
-            requests=job.wish.whole,
-            shape=job.asked.likeness or job.work.uid,
-            run_time_s=demand.run_time_s,
-            generation=job.asked.generation,
-            pods=sum(job.wish.pods.values()),
-            latest_s=job.asked.latest_s,
-            queues=job.work.queues,
             preempts=Urgency.of(job.work.obj).preempts(self._scenario.fleet),
         )
+        return replace(item, shape=job.asked.likeness or item.uid, queues=job.work.queues)
 
     # -- the end
 
