@@ -167,9 +167,10 @@ def _cell(value: Any) -> str:
 @click.command(
     epilog="\b\nExamples:\n"
     "  fleet logs train-5-x2x7k.idc-b\n"
+    "  fleet logs job/train --timestamps\n"
     "  fleet logs -f -n payments.east web-6d5f-abcde -c proxy --tail 20"
 )
-@click.argument("pod")
+@click.argument("pod", metavar="POD|job/NAME")
 @namespace_option
 @click.option("-c", "--container", default="", help="Container (default: the pod's own choice).")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from here on.")
@@ -191,7 +192,11 @@ def logs(
     previous: bool,
     timestamps: bool,
 ) -> None:
-    """Show what a container of POD wrote."""
+    """Show what a container of POD wrote, or all ranks of a Job.
+
+    Lines of a Job's ranks begin with the rank and its cluster, one rank after the other, with
+    --timestamps all in the order of time. A rank whose log cannot be had is named.
+    """
     from fleet.cli.discovery import find, read
     from fleet.errors import NotFound
     from fleet.kube.paths import path_of
@@ -206,6 +211,10 @@ def logs(
         "timestamps": "true" if timestamps else "",
     }
     kind, slash, name = pod.partition("/")
+    if slash and kind in ("job", "jobs", "jobs.batch"):
+        query = [(key, value) for key, value in given.items() if value]
+        _logs_of_ranks(client, name, namespace, query, timed=timestamps, follow=follow)
+        return
     if slash and kind not in ("pod", "pods", "po"):
         raise click.UsageError(f"Logs are a pod's: {kind} has none of its own.")
     where = namespace or client.access.namespace
@@ -223,3 +232,31 @@ def logs(
         # whether it is the pod that is missing, and where there is one
         read(client, find(client, "pods"), name=name or pod, namespace=where)
         raise
+
+
+def _logs_of_ranks(
+    client: Client,
+    name: str,
+    namespace: str | None,
+    query: list[tuple[str, str]],
+    *,
+    timed: bool,
+    follow: bool,
+) -> None:
+    from fleet.cli.discovery import find, read
+    from fleet.cli.ranks import Gap, written
+
+    if follow:
+        raise click.UsageError("All ranks of a Job cannot be followed at once: name one pod.")
+    where = namespace or client.access.namespace
+    job = read(client, find(client, "jobs.batch"), name=name, namespace=where)
+    gaps = 0
+    for each in written(client, job, query, timed=timed):
+        if isinstance(each, Gap):
+            gaps += 1
+            click.echo(f"rank {each.rank}: no log: {each.why}", err=True)
+            continue
+        sys.stdout.buffer.write(each.text)
+        sys.stdout.buffer.flush()
+    if gaps:
+        raise click.exceptions.Exit(1)

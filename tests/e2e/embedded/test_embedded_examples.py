@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from fleet import app
+from fleet.cli.main import cli
 from fleet.dispatch import remains
 from fleet.gateway.config import Config
 from fleet.kube import paths
@@ -72,10 +74,21 @@ async def test_the_example_of_a_gang_runs_in_two_clusters(stage, over_tls):
         assert {name.rpartition(".")[2] for name in names} == {"idc-a", "idc-b"}
         said = sorted([await door.logs(name) for name in names])
         assert said == [f"rank {rank} of 6\n" for rank in range(6)]
+        name = job["metadata"]["name"]
+        told = await asyncio.to_thread(of_all_ranks, gateway, f"job/{name}")
+        assert [line.rpartition("] ")[2] for line in told] == [f"rank {r} of 6" for r in range(6)]
     made = {resource for member in members for resource in made_by_the_fleet(member)}
     assert {"jobs.batch", "namespaces", "services", "rolebindings." + RBAC} <= made
     removed = {each for removal in remains.REMOVALS for each in removal.resources}
     assert made <= removed, "what `fleet leave` says is left is not all"
+
+
+def of_all_ranks(gateway, job):
+    """What `fleet logs` shows of a Job, line by line."""
+    environment = {"FLEET_KUBECONFIG": str(gateway.kubeconfig)}
+    done = CliRunner().invoke(cli, ["logs", job, "-n", "research"], env=environment)
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
 
 
 def made_by_the_fleet(member):

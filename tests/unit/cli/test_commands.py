@@ -21,7 +21,7 @@ from fleet.cli import explaining, output, program, testbed
 from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
 from fleet.dispatch import remains
-from fleet.errors import AlreadyExists, NotFound
+from fleet.errors import AlreadyExists, NotFound, Unavailable
 from policies import CLUSTER
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def test_an_unknown_command_is_a_usage_error_with_a_suggestion() -> None:
         ("get", "pods", "web", "-l", "a=b"),
         ("get", "pod/web", "x"),
         ("get", "pods", "-o", "xml"),
-        ("logs", "job/train"),
+        ("logs", "deployment/train"),
         ("logs", "p", "--tail", "-1"),
         ("explain", "train"),
         ("join",),
@@ -364,6 +364,64 @@ def test_logs_pass_their_options_and_bytes(gateway: Gateway) -> None:
         "previous": "true",
         "timestamps": "true",
     }
+
+
+def rank(name: str, index: int, cluster: str, at: str = "10", **annotations: str) -> dict[str, Any]:
+    annotations = annotations or {"fleet.dev/global-index": str(index)}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"fleet.dev/cluster": cluster},
+            "annotations": annotations,
+            "creationTimestamp": f"2026-11-29T12:00:{at}Z",
+        }
+    }
+
+
+@pytest.fixture
+def ranks(gateway: Gateway) -> Gateway:
+    """Three ranks in two clusters; rank 0 began twice, the log of rank 1 cannot be read."""
+    spec = {"completionMode": "Indexed", "completions": 4}
+    gateway.answers["/apis/batch/v1/namespaces/shop/jobs/train"] = {
+        "metadata": {"name": "train", "namespace": "shop"}, "spec": spec,
+    }  # fmt: skip
+    offset = {
+        "fleet.dev/index-offset": "2", "batch.kubernetes.io/job-completion-index": "0",
+    }  # fmt: skip
+    pods = [
+        rank("c.west", 2, "west", **offset),
+        rank("new.east", 0, "east", "20"),
+        rank("old.east", 0, "east", "10"),
+        rank("b.east", 1, "east"),
+    ]
+    gateway.answers["/api/v1/namespaces/shop/pods"] = {"items": pods}
+    for name, text in (("c.west", "2026-1 two\n2026-4 end"), ("new.east", "2026-3 zero\n")):
+        gateway.answers[f"/api/v1/namespaces/shop/pods/{name}/log"] = (text.encode(),)
+    gateway.answers["/api/v1/namespaces/shop/pods/b.east/log"] = Unavailable("east is away")
+    return gateway
+
+
+def test_logs_of_all_ranks_are_in_their_order_and_gaps_are_named(ranks: Gateway) -> None:
+    result = fleet("logs", "job/train", "--tail", "5")
+    assert result.stdout.splitlines() == [
+        "[0 east] 2026-3 zero", "[2 west] 2026-1 two", "[2 west] 2026-4 end",
+    ]  # fmt: skip
+    assert result.stderr.splitlines() == [
+        "rank 1: no log: east is away", "rank 3: no log: it has no pod",
+    ]  # fmt: skip
+    assert result.exit_code == 1
+    selector = [("labelSelector", "batch.kubernetes.io/job-name=train")]
+    assert ("GET", "/api/v1/namespaces/shop/pods", selector) in ranks.asked
+    assert "old.east" not in str(ranks.asked)
+    assert ("tailLines", "5") in ranks.asked[-1][2]
+
+
+def test_logs_of_all_ranks_are_merged_by_time(ranks: Gateway) -> None:
+    lines = fleet("logs", "jobs/train", "--timestamps").stdout.splitlines()
+    assert [line.split()[-1] for line in lines] == ["two", "zero", "end"]
+    refused = fleet("logs", "job/train", "-f")
+    assert refused.exit_code == 2
+    assert "name one pod" in refused.output
 
 
 PLACEMENTS = "/apis/fleet.dev/v1alpha1/namespaces/shop/placements"
