@@ -34,6 +34,7 @@ _PASSING: Final = frozenset(
         "CapacityUnknown",
         "Cordoned",
         "Full",
+        "MoreClusters",
         "NetworkTooSmall",
         "NotReady",
         "TierNotYet",

@@ -5,14 +5,15 @@ A sentence names what is so, in numbers, and what would help; nothing is decided
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fleet.scheduling.clusters import network_word
 from fleet.scheduling.fit import Cost
 from policies.scalars import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from fleet.scheduling.clusters import Candidate
     from fleet.scheduling.demand import Role
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 NEVER: Final = "it would not fit even if nothing else ran"
 _LISTED: Final = 3
 _NAMED: Final = 6
+_CENT: Final = 10_000
 
 
 def ranks(intervals: Iterable[Interval]) -> str:
@@ -40,7 +42,7 @@ def roles(asked: Sequence[Role]) -> str:
 
 def not_together(asked: Sequence[Role], span: int, retry_after_s: float | None) -> str:
     """Why roles that each find room are not placed."""
-    where = "one cluster" if span == 1 else f"{span} clusters"
+    where = _clusters(span)
     text = f"needs {roles(asked)}; each finds room, but not all of them at once in {where}"
     if retry_after_s is not None:
         text += f"; the next tier is tried in {retry_after_s:.0f} s"
@@ -94,23 +96,29 @@ def unused(
     candidate: Candidate,
     used: Sequence[tuple[Candidate, int]],
     *,
-    at_best: Mapping[str, int],
+    there: Together,
 ) -> tuple[str, str]:
     """(reason, message) for a cluster that would do, beside those that were preferred.
 
-    `at_best` is what each network has within the policy's span.
+    `there` is what its network has in the tiers that they are in.
     """
     tier = max(each.tier for each, _ in used)
     domain = used[0][0].domain
     names = ", ".join(each.cluster for each, _ in used)
     if candidate.tier > tier:
         return "LaterTier", f"tier {candidate.tier}; tier {tier} suffices"
-    if candidate.domain != domain:
-        if (most := at_best.get(candidate.domain, 0)) < pods:
-            where = f"{network_word(role)} {candidate.domain}"
-            return "NetworkTooSmall", f"{where} has {most} free, {pods} are needed"
-        return "OtherNetwork", f"{network_word(role)} {candidate.domain} is not {domain}"
     units = pods // role.unit
+    if candidate.domain != domain:
+        where = f"{network_word(role)} {candidate.domain}"
+        if not there.fewest:
+            return "NetworkTooSmall", f"{where} has {there.most} free, {pods} are needed"
+        if len(there.fewest) > len(used):
+            return "MoreClusters", (
+                f"{where} would need {_clusters(len(there.fewest))} ({_frees(there.fewest)}); "
+                f"{names} {'alone suffices' if len(used) == 1 else 'suffice'}"
+            )
+        if len(there.fewest) < len(used):
+            return "OtherNetwork", f"{where} is not {domain}"
     if candidate.curve.units < units and len(used) == 1:
         return short(candidate, pods)
     share = min(units for _, units in used)
@@ -124,17 +132,41 @@ def unused(
     return _dearer(Cost.of(mine), Cost.of(theirs), names)
 
 
+class Together(NamedTuple):
+    """What clusters of one network can do together: the fewest that hold what is asked for, none
+    where they cannot within the span, and the most pods that they hold within it."""
+
+    fewest: tuple[Candidate, ...]
+    most: int
+
+    @classmethod
+    def of(cls, candidates: Iterable[Candidate], units: int, *, span: int) -> Together:
+        largest = sorted(candidates, key=lambda each: (-each.curve.units, each.cluster))[:span]
+        sums = list(accumulate(each.curve.units for each in largest))
+        enough = next((at for at, held in enumerate(sums, start=1) if held >= units), 0)
+        return cls(tuple(largest[:enough]), sum(each.pods or 0 for each in largest))
+
+
+def _clusters(number: int) -> str:
+    return "one cluster" if number == 1 else f"{number} clusters"
+
+
 def _dearer(mine: Cost, theirs: Cost, names: str) -> tuple[str, str]:
     if mine.unknown > theirs.unknown:
         return "PriceUnknown", "its price is not known"
     if mine.micro > theirs.micro:
         return (
             "Dearer",
-            f"dearer: {amount_text(mine.micro)} per hour, {names} {amount_text(theirs.micro)}",
+            f"dearer: {_shown(mine.micro)} per hour, {names} {_shown(theirs.micro)}",
         )
     if mine.blocks > theirs.blocks:
         return "MoreBlocks", f"it would be spread over {mine.blocks} blocks"
     return "NotNeeded", f"{names} will do"
+
+
+def _shown(micro: int) -> str:
+    """What a pod pays that takes next to nothing of a node is no sum to read."""
+    return "less than 0.01" if 0 < micro < _CENT else amount_text(micro)
 
 
 def short(candidate: Candidate, pods: int) -> tuple[str, str]:

@@ -94,14 +94,23 @@ def _unused(
     taken: Collection[str],
     span: int,
 ) -> list[Verdict]:
-    at_best = _by_domain(first, span)
     role, pods = first.role, first.ranks.count
+    tier = max((each.tier for each, _ in theirs), default=0)
+    peers: dict[str, list[Candidate]] = {}
+    for each in first.usable.values():
+        if each.tier <= tier:
+            peers.setdefault(each.domain, []).append(each)
+    there = {
+        domain: sentences.Together.of(found, pods // role.unit, span=span)
+        for domain, found in peers.items()
+    }
+    nothing = sentences.Together((), 0)
     return [
         _verdict(
             judged,
             at,
             each,
-            sentences.unused(role, pods, each, theirs, at_best=at_best)
+            sentences.unused(role, pods, each, theirs, there=there.get(each.domain, nothing))
             if theirs and each.usable
             else ("", ""),
         )

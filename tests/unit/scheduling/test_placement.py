@@ -590,3 +590,80 @@ def test_survivors_keep_rank_number_and_generation(build, members, pods, data):
     assert {s.generation for s in again.shards if s.cluster.startswith("spare")} <= {2}
     assert len({s.index for s in again.shards}) == len(again.shards)
     assert again.shards[0].index == again.shards[0].intervals[0].first == 0
+
+
+def messages(decision):
+    return {each.cluster: each.message for each in decision.verdicts if each.verdict == "Unused"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "span", "told"),
+    [
+        (
+            {"idc-a": 4, "idc-b": 2}, 2,
+            "plane roce-1 would need 2 clusters (idc-a 4, idc-b 2); cloud-c alone suffices",
+        ),
+        ({"idc-a": 3, "idc-b": 2}, 2, "plane roce-1 has 5 free, 6 are needed"),
+        ({"idc-a": 2, "idc-b": 2, "idc-d": 2}, 2, "plane roce-1 has 4 free, 6 are needed"),
+        (
+            {"idc-a": 2, "idc-b": 2, "idc-d": 2}, 3,
+            "plane roce-1 would need 3 clusters (idc-a 2, idc-b 2, idc-d 2); "
+            "cloud-c alone suffices",
+        ),
+    ],
+)  # fmt: skip
+def test_fewer_clusters_go_before_the_price_and_a_network_is_told_so(build, sizes, span, told):
+    """Without tiers one cluster that costs goes before several that are free: that it is on another
+    network is not why."""
+    fleet = [build.cluster(name, size) for name, size in sizes.items()]
+    fleet.append(build.cluster("cloud-c", 64, plane="vpc-9"))
+    prices = build.prices(
+        *({"cluster": name, "billing": "Owned"} for name in sizes),
+        {"cluster": "cloud-c", **ACCELERATORS},
+    )
+    spec = {"mode": "Split", "gang": {"maxClusters": span}}
+    plan = ask(build.demand(6, spec), fleet, prices=prices)
+    assert spread(plan) == {"cloud-c": (0, 6)}
+    assert messages(plan) == dict.fromkeys(sizes, told)
+
+
+def test_of_networks_that_do_with_as_many_clusters_the_price_is_told(build):
+    fleet = [build.cluster("idc-a", 8), build.cluster("cloud-c", 64, plane="vpc-9")]
+    prices = build.prices(
+        {"cluster": "idc-a", "billing": "Owned"}, {"cluster": "cloud-c", **ACCELERATORS}
+    )
+    plan = ask(build.demand(6, {"mode": "Split"}), fleet, prices=prices)
+    assert spread(plan) == {"idc-a": (0, 6)}
+    assert {each.cluster: each.reason for each in plan.verdicts} == {
+        "idc-a": "Used", "cloud-c": "Dearer"
+    }  # fmt: skip
+    alike = ask(
+        build.demand(6, {"mode": "Split"}), [fleet[0], build.cluster("idc-b", 8, plane="x")]
+    )
+    assert messages(alike) == {"idc-b": "idc-a will do"}
+
+
+def test_a_network_that_needs_a_later_tier_is_told_by_what_it_has_in_this_one(build):
+    fleet = [
+        build.cluster("idc-a", 4),
+        build.cluster("cloud-a", 4, provider="aws"),
+        build.cluster("idc-b", 8, plane="roce-2"),
+    ]
+    plan = ask(build.demand(6, SPLIT), fleet)
+    assert spread(plan) == {"idc-b": (0, 6)}
+    assert messages(plan) == {
+        "idc-a": "plane roce-1 has 4 free, 6 are needed", "cloud-a": "tier 2; tier 1 suffices"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("per_hour", "told"),
+    [("0.01", "0.01"), ("0.000001", "less than 0.01"), ("1.9", "1.9"), ("0.1234", "0.1234")],
+)
+def test_a_difference_of_next_to_nothing_is_told_as_that(build, per_hour, told):
+    fleet = [build.cluster("own", 1), build.cluster("let", 1)]
+    prices = build.prices(
+        {"cluster": "own", "billing": "Owned"}, {"cluster": "let", "perHour": per_hour}
+    )
+    plan = ask(build.demand(1, {}), fleet, prices=prices)
+    assert messages(plan) == {"let": f"dearer: {told} per hour, own 0"}
