@@ -32,6 +32,7 @@ from fleet.apiserver.kinds import CustomKind
 from fleet.dispatch.decisions import Timing
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.parts import Parts
+from fleet.errors import ConfigError
 from fleet.gateway import own
 from fleet.gateway.assembly import Assembly
 from fleet.gateway.authentication import Authentication
@@ -87,7 +88,8 @@ class Gateway:
 async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: None) -> None:
     """Run a gateway until cancelled; `ready` is called once it serves.
 
-    Raises ConfigError and StoreError when it cannot start, OSError for an address it cannot have.
+    Raises ConfigError and StoreError when it cannot start, OSError for a file of its state that it
+    cannot read or write.
     """
     gc.set_threshold(*_GC_THRESHOLDS)
     extensions = extension.load(failed=Complaints(time.monotonic))
@@ -180,12 +182,24 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         )
         watch_long_running(lambda: server.long_running)
         context = authority.server_context(names)
-        host, port = await server.start(config.address, config.port, tls=context)
+        try:
+            host, port = await server.start(config.address, config.port, tls=context)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot serve on {config.address} port {config.port}: {error.strerror or error}; "
+                "choose others with --address and --port, or stop what is there"
+            ) from error
         url = url_of(host, port)
         file = KubeconfigFile(
             config.kubeconfig, url=url, authority=authority.certificate, admin=authority.admin
         )
-        file.write(member.name for member in members)
+        try:
+            file.write(member.name for member in members)
+        except OSError as error:
+            raise ConfigError(
+                f"the kubeconfig {config.kubeconfig} cannot be written: {error.strerror or error}; "
+                "choose another with --kubeconfig, or make it possible"
+            ) from error
 
         async def rewrite(change: Change) -> None:
             if change.kind in ("joined", "left"):

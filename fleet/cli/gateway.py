@@ -14,7 +14,6 @@ from fleet.errors import ConfigError, FleetError
 
 if TYPE_CHECKING:
     from fleet.app import Gateway
-    from fleet.gateway.config import Config
 
 
 @click.command(
@@ -58,7 +57,7 @@ def run(file: Path | None, tls_names: tuple[str, ...], **flags: Any) -> None:
     try:
         app.run(config, ready=_announce)
     except OSError as error:
-        raise ConfigError(_cannot_listen(config, error)) from error
+        raise ConfigError(f"the gateway cannot go on: {error}") from error
 
 
 def _announce(gateway: Gateway) -> None:
@@ -68,13 +67,6 @@ def _announce(gateway: Gateway) -> None:
     click.echo(f"fleet gateway on {gateway.url}, {count} member{'' if count == 1 else 's'}")
     click.echo(f"Try:  export KUBECONFIG={shlex.quote(str(gateway.kubeconfig))}")
     click.echo(pasteable("      fleet join FILE --name NAME      kubectl get pods -A"))
-
-
-def _cannot_listen(config: Config, error: OSError) -> str:
-    return (
-        f"cannot serve on {config.address} port {config.port}: {error.strerror or error}; "
-        "choose others with --address and --port, or stop what is there"
-    )
 
 
 @click.command(

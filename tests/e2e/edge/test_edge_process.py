@@ -134,6 +134,15 @@ def test_what_stands_in_the_way_is_said_in_a_line(state: Path, tmp_path: Path) -
         assert elsewhere.returncode == 1
         assert f"cannot serve on 127.0.0.1 port {taken}" in elsewhere.stderr
         assert "--port" in elsewhere.stderr and "Traceback" not in elsewhere.stderr
+    plain = tmp_path / "plain"
+    plain.touch()
+    for nowhere in (tmp_path / "no" / "such" / "kubeconfig", plain / "kubeconfig", tmp_path):
+        run = fleet(tmp_path / "other", "run", "--port", "0", "--kubeconfig", str(nowhere))
+        assert run.returncode == 1
+        assert f"the kubeconfig {nowhere} cannot be written: " in run.stderr
+        assert "--kubeconfig" in run.stderr and "cannot serve" not in run.stderr
+    run = fleet(tmp_path / "other", "run", "--port", "0", "--address", "192.0.2.1")
+    assert "cannot serve on 192.0.2.1 port 0: " in run.stderr
 
 
 def test_nothing_listens_beyond_this_machine(state: Path) -> None:
