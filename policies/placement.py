@@ -101,6 +101,9 @@ class Shard(Model):
     refused_at: Time | None = setting(
         None, "While its cluster refuses what it needs since it was committed: since when."
     )
+    cluster_uid: str = setting(
+        "", "Which cluster it is in, whatever is called so later: the UID of its kube-system."
+    )
 
 
 class Debt(Model):
@@ -113,6 +116,7 @@ class Debt(Model):
     fenced_at: Time | None = setting(
         None, "From when on it is ended there by its own lease; absent: only once seen gone."
     )
+    cluster_uid: str = setting("", "Which cluster it is in: the UID of its kube-system.")
 
 
 class Preemption(Model):

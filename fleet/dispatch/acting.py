@@ -106,7 +106,9 @@ class Actor:
         """
         cluster = act.cluster if isinstance(act, Remove | Release) else act.shard.cluster
         remote = self._remote(cluster)
-        if remote is None:
+        if remote is None or (
+            not isinstance(act, Remove | Release) and remote.is_another(act.shard.cluster_uid)
+        ):
             return None  # the next look says that it is no member
         try:
             match act:

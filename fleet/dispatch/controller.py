@@ -355,7 +355,9 @@ class Dispatch:
             return None
         known = self._remotes.get(name)
         if known is None or known[0] is not member:
-            remote = Remote(member.handler, timeout_s=self._answer_s, clock=self._now)
+            remote = Remote(
+                member.handler, timeout_s=self._answer_s, clock=self._now, uid=member.uid
+            )
             known = self._remotes[name] = (member, remote)
         return known[1]
 
@@ -442,9 +444,11 @@ class Dispatch:
         if workload is not None and workload.uid == uid:
             return False
         counted_on = self._parts.counted_on(uid, metadata["name"])
-        if counted_on and counted_on not in self._world.members:
+        named = counted_on and self.remote(counted_on.cluster)
+        if counted_on and (not named or named.is_another(counted_on.uid)):
             # A cluster that left and came under another name: the record decides, and its lease.
-            log.info("%s: leaving %s, as the part of %s", cluster, metadata["name"], counted_on)
+            what = metadata["name"]
+            log.info("%s: leaving %s, as the part of %s", cluster, what, counted_on.cluster)
             self._spared.setdefault(uid, set()).add(cluster)
             return False
         return True

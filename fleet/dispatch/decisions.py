@@ -124,7 +124,7 @@ class _Pass:
 
     def decide(self) -> Decision:
         ask = self.s.ask
-        record = self._discharge(self.s.record)
+        record = self._discharge(self._identified(self.s.record))
         if ask.deleting:
             record = self._owe(record, record.shards, ORPHANED if ask.orphaned else "Deleted")
             return self._decision(self._say_it_leaves(record), gone=not record.owed)
@@ -162,6 +162,14 @@ class _Pass:
     def _sight(self, shard: Shard) -> Sight:
         return self.s.sights.get(shard.cluster) or Sight(shard.cluster)
 
+    def _identified(self, record: Record) -> Record:
+        """With the cluster of each shard that was asked for, where that was not known."""
+        return record.with_shards(
+            replace(each, cluster_uid=self._sight(each).uid)
+            for each in record.shards
+            if not each.cluster_uid and (each.live or each.state in ("Holding", "Held"))
+        )
+
     # -- what is owed
 
     def _discharge(self, record: Record) -> Record:
@@ -171,8 +179,8 @@ class _Pass:
             sight = self.s.debts.get((debt.cluster, debt.shard)) or Sight(debt.cluster)
             if sight.absent or sight.foreign:
                 continue
-            fenced = debt.fenced_at is None or debt.fenced_at <= self.now
-            if not sight.member and (fenced or self.s.ask.deleting):
+            fenced = debt.fenced_at is not None and debt.fenced_at <= self.now
+            if not sight.member and (fenced or record.ended or self.s.ask.deleting):
                 continue  # forced out of the fleet: cleaned up if it ever comes back
             if not fenced and debt.fenced_at is not None:
                 self._again.append(debt.fenced_at)
@@ -229,6 +237,7 @@ class _Pass:
             generation=shard.generation,
             reason=reason,
             fenced_at=None if fenced_at is None else math.ceil(fenced_at),
+            cluster_uid=shard.cluster_uid,
         )
 
     def _fence(self, shard: Shard) -> float:
@@ -539,7 +548,9 @@ class _Pass:
         if record.unfenced(self.now) or before:
             return self._hold_over(record)
         holding = [
-            replace(each, state="Holding") for each in record.shards if each.state == "Planned"
+            replace(each, state="Holding", cluster_uid=self._sight(each).uid)
+            for each in record.shards
+            if each.state == "Planned"
         ]
         return record.with_shards(holding).with_phase("Holding", self.now)
 
@@ -597,7 +608,7 @@ class _Pass:
         if sight.refused is not None:
             return sight.refused
         if not sight.member:
-            return Refused("MemberLeft", "is no member of the fleet any more")
+            return Refused("MemberLeft", _silent_because(sight))
         if sight.foreign:
             return Refused("NameTaken", sight.foreign)
         view = sight.view
@@ -683,7 +694,7 @@ def _silence(sight: Sight) -> str:
 
 def _silent_because(sight: Sight) -> str:
     if not sight.member:
-        return "is no member of the fleet any more"
+        return sight.why or "is no member of the fleet any more"
     if sight.refused is not None:
         return f"refuses the fleet: {sight.refused.message}"
     return "does not answer" + (f": {sight.why}" if sight.why else "")

@@ -119,13 +119,13 @@ class Looker:
 
     async def _whole(self, workload: Workload, record: Record, shard: Shard) -> Sight:
         name = shard.name(workload.name)
-        sight, obj = await self._object(workload, record, shard.cluster, name)
+        sight, obj = await self._object(workload, record, shard, name)
         if sight.view is None or obj is None or not (shard.live or shard.to_come):
             return sight
         if (pods := workload.kind.pods_in(obj)) is not None:
             return replace(sight, pods=pods)
         remote = self._remote(shard.cluster)
-        if remote is None:  # it left meanwhile
+        if remote is None or remote.is_another(sight.uid):  # it left meanwhile
             return Sight(shard.cluster, member=False, leased_until=sight.leased_until)
         try:
             pods = await self._pods(remote, workload, name, offset=shard.first)
@@ -141,29 +141,34 @@ class Looker:
         return await self._within(self._alone(workload, record, debt), record, key)
 
     async def _alone(self, workload: Workload, record: Record, debt: Debt) -> Sight:
-        sight, _ = await self._object(workload, record, debt.cluster, debt.shard)
+        sight, _ = await self._object(workload, record, debt, debt.shard)
         return sight
 
     async def _object(
-        self, workload: Workload, record: Record, cluster: str, name: str
+        self, workload: Workload, record: Record, where: Shard | Debt, name: str
     ) -> tuple[Sight, Object | None]:
         """The shard without its pods, and its object as it is there."""
+        cluster = where.cluster
         kind, key = workload.kind, _key(workload, cluster, name)
         remote = self._remote(cluster)
         until = self._leases.until(key, lease_s=record.lease_s)
         if remote is None:
             return Sight(cluster, member=False, leased_until=until), None
+        if remote.is_another(where.cluster_uid):
+            why = "is the name of another cluster by now, and its own is no member any more"
+            return Sight(cluster, member=False, why=why, leased_until=until), None
         if why := self._silent(cluster):
-            return Sight(cluster, why=why, leased_until=until), None
+            return Sight(cluster, remote.uid, why=why, leased_until=until), None
         try:
             obj = await remote.get(kind.gvr, workload.namespace, name)
         except NotBound:
             how = "was removed or does not give what is needed"
             gone = taken_away(cluster, workload.namespace, how=how)
-            return Sight(cluster, why=gone.message, refused=gone, leased_until=until), None
+            sight = Sight(cluster, remote.uid, why=gone.message, refused=gone, leased_until=until)
+            return sight, None
         except (ApiError, TransportError) as error:
-            return Sight(cluster, why=str(error), leased_until=until), None
-        sight = Sight(cluster, reached=True, clock=remote.clock, leased_until=until)
+            return Sight(cluster, remote.uid, why=str(error), leased_until=until), None
+        sight = Sight(cluster, remote.uid, reached=True, clock=remote.clock, leased_until=until)
         if obj is None:
             return replace(sight, unfinished=self._departures.went_unfinished(key)), None
         if not is_ours(obj, fleet=self._fleet, workload_uid=workload.uid, shard=name):

@@ -50,6 +50,13 @@ class Workload(NamedTuple):
     uid: str
 
 
+class Place(NamedTuple):
+    """A cluster, by the name that it had and by its UID; "" where that was not written down."""
+
+    cluster: str
+    uid: str
+
+
 class _Shard(NamedTuple):
     """A shard's object in one member."""
 
@@ -67,7 +74,7 @@ class Parts:
         self._shards: dict[_Shard, Workload] = {}
         self._of: dict[str, list[_Shard]] = {}
         self._seats: dict[Workload, Seat] = {}
-        self._live: dict[str, dict[str, str]] = {}
+        self._live: dict[str, dict[str, Place]] = {}
         self.follower: Callable[[str, Workload, Object, bool], None] = _nobody
 
     # -- the record
@@ -109,7 +116,9 @@ class Parts:
         self._drop(workload.uid)
         self._of[workload.uid] = keys
         self._live[workload.uid] = {
-            shard.name(workload.name): shard.cluster for shard in record.shards if shard.live
+            shard.name(workload.name): Place(shard.cluster, shard.cluster_uid)
+            for shard in record.shards
+            if shard.live
         }
         self._shards |= dict.fromkeys(keys, workload)
         if (seat := _seat(record, workload.name)) is not None:
@@ -126,9 +135,9 @@ class Parts:
         """The workload of that kind whose shard this is, by the record."""
         return self._shards.get(_Shard(cluster, kind, namespace, shard))
 
-    def counted_on(self, uid: str, shard: str) -> str:
-        """The cluster in which the record of that workload counts on such a shard, "" for none."""
-        return self._live.get(uid, {}).get(shard, "")
+    def counted_on(self, uid: str, shard: str) -> Place | None:
+        """The cluster in which the record of that workload counts on such a shard."""
+        return self._live.get(uid, {}).get(shard)
 
     def workloads_in(self, cluster: str) -> Iterable[Workload]:
         """The workloads that have a shard in a cluster, or one that is owed."""

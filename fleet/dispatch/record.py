@@ -59,6 +59,8 @@ class Shard:
     """Of a shard whose cluster is silent: when its lease there is over at the latest."""
     refused_at: float | None = None
     """Of a shard whose cluster refuses what it needs: since when."""
+    cluster_uid: str = ""
+    """Which cluster has it: a name can pass to another one. "" before anything is asked of it."""
     planned: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -91,6 +93,7 @@ class Debt:
     generation: int
     reason: str
     fenced_at: float | None
+    cluster_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,7 @@ def read(status: Mapping[str, Any]) -> Record:
                 generation=int(each.get("generation", 0)),
                 reason=each.get("reason", ""),
                 fenced_at=_moment(each.get("fencedAt")),
+                cluster_uid=each.get("clusterUid", ""),
             )
             for each in status.get("owed") or ()
         ),
@@ -311,7 +315,9 @@ _TIMES: Final = {
     "leasedUntil": "leased_until",
     "refusedAt": "refused_at",
 }
-_OURS: Final = frozenset({"cluster", "index", "generation", "state", "reason", "message", *_TIMES})
+_OURS: Final = frozenset({
+    "cluster", "clusterUid", "index", "generation", "state", "reason", "message", *_TIMES,
+})  # fmt: skip
 
 
 def _read_shard(entry: Mapping[str, Any]) -> Shard:
@@ -325,6 +331,7 @@ def _read_shard(entry: Mapping[str, Any]) -> Shard:
         state=entry.get("state", "Planned"),
         reason=entry.get("reason", ""),
         message=entry.get("message", ""),
+        cluster_uid=entry.get("clusterUid", ""),
         planned=tuple((key, value) for key, value in entry.items() if key not in _OURS),
         **{name: _moment(entry.get(field)) for field, name in _TIMES.items()},
     )
@@ -338,6 +345,7 @@ def _written_shard(shard: Shard) -> Object:
         **dict(shard.planned),
         "state": shard.state,
     }
+    _set(entry, "clusterUid", shard.cluster_uid or None)
     _set(entry, "reason", shard.reason or None)
     _set(entry, "message", shard.message or None)
     for field, name in _TIMES.items():
@@ -370,6 +378,7 @@ def _written_debt(debt: Debt) -> Object:
         "generation": debt.generation,
         "reason": debt.reason,
     }
+    _set(entry, "clusterUid", debt.cluster_uid or None)
     _set(entry, "fencedAt", None if debt.fenced_at is None else text_of(debt.fenced_at))
     return entry
 

@@ -48,9 +48,12 @@ class Remote:
         timeout_s: float = 10.0,
         clock: Callable[[], float] = time.time,
         dispatches: bool = True,
+        uid: str = "",
     ) -> None:
-        """`clock` is ours; a member that does not say what time it has is taken to agree. One that
-        does not `dispatch` does everything with the credentials that the member joined with."""
+        """`uid` is which cluster it is, "" where nobody knows. `clock` is ours; a member that does
+        not say what time it has is taken to agree. One that does not `dispatch` does everything
+        with the credentials that the member joined with."""
+        self.uid = uid
         self._handler = handler
         self._timeout_s = timeout_s
         self._clock = clock
@@ -63,7 +66,17 @@ class Remote:
         has to be there before a dispatcher may act."""
         if not self._dispatches:
             return self
-        return Remote(self._handler, timeout_s=self._timeout_s, clock=self._clock, dispatches=False)
+        return Remote(
+            self._handler,
+            timeout_s=self._timeout_s,
+            clock=self._clock,
+            dispatches=False,
+            uid=self.uid,
+        )
+
+    def is_another(self, uid: str) -> bool:
+        """Whether it is known to be another cluster than that: names pass on, UIDs do not."""
+        return bool(uid and self.uid and uid != self.uid)
 
     @property
     def clock(self) -> float:

@@ -94,7 +94,8 @@ class Refused:
 class Sight:
     """One look at a shard in its member.
 
-    `reached` is whether the member answered everything that was asked. `clock` is the member's
+    `uid` is which cluster was asked. `reached` is whether the member answered everything that was
+    asked. `member` is whether that cluster is one, whatever its name. `clock` is the member's
     time then, in seconds since the epoch. `view` is None where there is none of that name;
     `unfinished` then says that it was seen to go without having finished. `foreign` is set where
     the name is somebody else's. `leased_until` is when the shard ends by itself at the latest,
@@ -102,6 +103,7 @@ class Sight:
     """
 
     cluster: str
+    uid: str = ""
     reached: bool = False
     why: str = ""
     member: bool = True

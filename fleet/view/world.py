@@ -58,6 +58,10 @@ class MemberPort(Protocol):
     def name(self) -> str: ...
 
     @property
+    def uid(self) -> str:
+        """Which cluster it is, whatever its name."""
+
+    @property
     def handler(self) -> Handler:
         """Requests to the member; names as the member has them."""
 

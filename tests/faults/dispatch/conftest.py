@@ -124,6 +124,7 @@ class Member:
 
     def __init__(self, name: str, number: int, clock: Clock, *, room: int, numbers: bool) -> None:
         self.name = name
+        self.uid = ""
         self.room = room
         self.alive = True
         """Whether its controllers run."""
@@ -569,6 +570,7 @@ class Fleet:
     async def join(self, name: str, *, room: int, numbers: bool = True) -> Member:
         member = Member(name, len(self.members) + 1, self.clock, room=room, numbers=numbers)
         await self._stack.enter_async_context(member.store)
+        member.uid = self._uids()
         member.started = self._check_start
         member.operation = self._operation
         self.members[name] = member
@@ -592,7 +594,9 @@ class Fleet:
             member = self.members.get(name)
             if member is None:
                 return None
-            return remotes.setdefault(name, Remote(member, clock=self.clock))
+            if name not in remotes or remotes[name].uid != member.uid:
+                remotes[name] = Remote(member, clock=self.clock, uid=member.uid)
+            return remotes[name]
 
         chronicle = Chronicle(self.store, events, uid=self._uids, now=self.clock)
         self.bills = Bills(self.store, now=self.clock.datetime, uid=self._uids)
