@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fleet.apiserver import bodies
 from fleet.errors import BadRequest, NotFound
 from fleet.kube.options import DeleteOptions
 from fleet.kube.status import success
+from virtualnode import conditions
 from virtualnode.resources import NODES, PODS
 from virtualnode.scheduler import bind
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from virtualnode.objects import Objects
 
 Object = dict[str, Any]
+
+_ENDED: Final = ("Succeeded", "Failed")
 
 
 class PodActions:
@@ -55,7 +58,8 @@ class PodActions:
             raise BadRequest(f"pod {target.name} is being deleted, cannot be assigned to a host")
 
     async def _evict(self, request: Request, target: Target) -> None:
-        """There are no disruption budgets here, so that an eviction is a deletion."""
+        """There are no disruption budgets here, so that an eviction is a deletion, of which the
+        pod says why (registry/core/pod/storage/eviction.go): Jobs may count it as no failure."""
         body = bodies.object_of(request, default=("policy/v1", "Eviction"))
         name = (body.get("metadata") or {}).get("name") or target.name
         if name != target.name:
@@ -63,10 +67,27 @@ class PodActions:
         options = DeleteOptions.parse(request, body.get("deleteOptions"))
         if options.dry_run:
             return
+        key = (target.namespace, target.name)
+        await self._objects.change(PODS, key, self._disrupted, uid=options.uid)
         await self._objects.delete(
             PODS,
-            (target.namespace, target.name),
+            key,
             uid=options.uid,
             grace_s=options.grace_period_s,
             propagation=options.propagation,
         )
+
+    def _disrupted(self, pod: Object) -> Object | None:
+        status = pod.setdefault("status", {})
+        if pod["metadata"].get("deletionTimestamp") or status.get("phase") in _ENDED:
+            return None
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }
+        status["conditions"] = conditions.settle(
+            status.get("conditions"), condition, now=self._now()
+        )
+        return pod

@@ -26,7 +26,12 @@ from fleet.dispatch.marks import (
 from fleet.dispatch.sight import Refused
 from fleet.errors import ApiError, MemberStatus, Unavailable
 from fleet.kube.resources import GroupVersionResource
-from fleet.view.naming import OWNER_REFERENCE_ANNOTATION
+from fleet.view.naming import (
+    OWNER_REFERENCE_ANNOTATION,
+    SHARD_LABEL,
+    WORKLOAD_NAMESPACE_LABEL,
+    WORKLOAD_UID_LABEL,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+PODS: Final = GroupVersionResource("", "v1", "pods")
 SERVICES: Final = GroupVersionResource("", "v1", "services")
 SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 # Not to be asked for again as it was asked for; other errors may pass.
@@ -369,6 +375,7 @@ class Actor:
         marks = dict.fromkeys((FLEET_ANNOTATION, OWNER_REFERENCE_ANNOTATION))
         labels = dict.fromkeys((*shape.MARKS, MANAGED_BY_LABEL))
         kind = workload.kind
+        await self._release_pods(remote, act, workload)
         await remote.merge(
             kind.gvr,
             workload.namespace,
@@ -377,6 +384,19 @@ class Actor:
             uid=act.view.uid,
             revision=act.view.revision,
         )
+
+    async def _release_pods(self, remote: Remote, act: Release, workload: Workload) -> None:
+        """Take from pods what shows them in the fleet's namespace. Before their shard: once that
+        is released, nobody comes by again. By the other labels the shard knows them."""
+        chosen = f"{SHARD_LABEL}={act.shard},{WORKLOAD_UID_LABEL}={workload.uid}"
+        for pod in await remote.list(PODS, workload.namespace, labels=chosen):
+            metadata = pod["metadata"]
+            if metadata["name"] == act.shard or WORKLOAD_NAMESPACE_LABEL not in metadata["labels"]:
+                continue
+            patch = {"metadata": {"labels": {WORKLOAD_NAMESPACE_LABEL: None}}}
+            await remote.merge(
+                PODS, workload.namespace, metadata["name"], patch, uid=metadata["uid"], revision=""
+            )
 
     # -- gates and names
 

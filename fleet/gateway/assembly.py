@@ -30,6 +30,7 @@ from fleet.gateway.neighbours import Neighbours
 from fleet.gateway.placing import Placing
 from fleet.gateway.plans import Plan
 from fleet.gateway.quotas import Quotas
+from fleet.gateway.records import Records
 from fleet.gateway.roots import MemberRoot, MergedRoot
 from fleet.gateway.subresources import PodSubresources
 from fleet.gateway.unplaced import Unplaced
@@ -125,7 +126,7 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
-        self._workloads = Unplaced(self.own)
+        self._workloads = Unplaced(Records(self.own))
         own_objects = Membership(
             Mentions(self._workloads, store), lambda: {each.name for each in members}
         )

@@ -103,6 +103,10 @@ class Intake:
         self._removed.pop(key, None)
         self._sequencer.submit(_Remove(self, key, obj, upto=revision))
 
+    def moved(self, key: tuple[str, str], *, revision: int) -> None:
+        """At this revision the object that had this projected key has got another one."""
+        self._sequencer.submit(_Remove(self, key, None, upto=revision))
+
     def progress(self, revision: int) -> None:
         self.revision = max(self.revision, revision)
 

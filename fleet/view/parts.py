@@ -3,7 +3,8 @@
 The record of shards (`fleet.dispatch` keeps it) says of each object whether it is the member's own,
 a part of a fleet workload, or one that goes with a shard and is kept out of merged lists. Parts
 are projected into the fleet's namespace; what is hidden stops here. An object keeps the place in
-which it first appeared for as long as it lives, so nobody sees it twice.
+which it first appeared for as long as it says that it belongs there, and leaves it before it
+appears in another, so nobody sees it twice.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class Sorting:
         # UIDs of those that appeared as parts, and of shards that are pods; beyond the limit the
         # record alone decides.
         self._known: LRUCache[str, Standing] = LRUCache(maxsize=_REMEMBERED)
+        self._places: LRUCache[str, tuple[str, str]] = LRUCache(maxsize=_REMEMBERED)
 
     @property
     def keeps_hidden(self) -> bool:
@@ -105,15 +107,37 @@ class Sorting:
         return self._kind == _POD
 
     def standing(self, obj: Mapping[str, Any]) -> Standing:
-        """How an object stands; parts stay parts, and shards that are pods stay hidden."""
+        """How an object stands; parts that say so stay parts, and shards that are pods stay
+        hidden."""
         uid = obj["metadata"].get("uid", "")
         known = self._known.get(uid)
-        if known is not None:
+        if known == "Part" and not self._is_in_place(uid, obj):
+            del self._known[uid]
+        elif known is not None:
             return known
         standing = self._shards.standing(self.member, *self._kind, obj)
         if standing == "Hidden" and self.keeps_hidden:
             self._known[uid] = standing
         return standing
+
+    def _is_in_place(self, uid: str, obj: Mapping[str, Any]) -> bool:
+        place = self._places.get(uid)
+        return place is None or self.part_projector.namespace_of(obj) == place[0]
+
+    def moved_from(self, obj: dict[str, Any]) -> tuple[str, str] | None:
+        """The key under which an object appeared as a part, if it does so no more; from here on it
+        is known where it stands now."""
+        uid = obj["metadata"].get("uid", "")
+        part = self._is_part(obj)
+        before = self._places.get(uid)
+        if before is None and not part:
+            return None
+        place = self.key(obj)
+        if part:
+            self._places[uid] = place
+        else:
+            del self._places[uid]
+        return before if before != place else None
 
     def hides(self, obj: dict[str, Any]) -> bool:
         """Whether an object is not to be seen in the merged world."""
@@ -162,12 +186,14 @@ class Sieve:
         self, objects: Iterable[dict[str, Any]], aside: list[dict[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         for obj in objects:
+            self._sorting.moved_from(obj)  # what is listed nowhere goes
             if self._passes(obj):
                 yield obj
             elif self._hidden is not None:
                 aside.append(obj)
 
     def upsert(self, obj: dict[str, Any]) -> None:
+        self._move(obj)
         if self._passes(obj):
             self._intake.upsert(obj)
             return
@@ -175,7 +201,13 @@ class Sieve:
             self._hidden.upsert(obj)
         self._intake.progress(_revision_of(obj))
 
+    def _move(self, obj: dict[str, Any]) -> None:
+        before = self._sorting.moved_from(obj)
+        if before is not None:
+            self._intake.moved(before, revision=_revision_of(obj))
+
     def remove(self, obj: dict[str, Any]) -> None:
+        self._move(obj)
         if self._passes(obj, gone=True):
             self._intake.remove(obj)
             return

@@ -2,7 +2,8 @@
 
 Counts are sums, indexes the global ones. While a shard that runs cannot be seen, counts stay as
 they were: a member's silence changes nothing. A terminal condition is written once and outlives
-the objects in the members. Pure; the reconciler stores what changed.
+the objects in the members; what others write over a status gives way to the record's. Pure; the
+reconciler stores what changed.
 """
 
 from __future__ import annotations
@@ -24,14 +25,20 @@ Object = dict[str, Any]
 PLACED: Final = "fleet.dev/Placed"
 _COMPLETE_MESSAGE: Final = "Reached expected number of succeeded pods"
 _TERMINAL: Final = ("Complete", "Failed")
+_ENDS: Final = frozenset({*_TERMINAL, "SuccessCriteriaMet", "FailureTarget"})
 
 
 def fold(workload: Workload, record: Record, sights: Mapping[str, Sight], *, now: float) -> Object:
     """The whole status. Equal to what is there when nothing changed."""
     status: Object = dict(workload.obj.get("status") or {})
     if any(each.get("type") in _TERMINAL for each in _true(status.get("conditions"))):
-        return status
-    conditions = _Conditions(status.get("conditions") or (), now)
+        if record.ended or workload.deleting:
+            return status
+        status.pop("completionTime", None)  # somebody else's end: the shards go on
+    conditions = _Conditions(
+        [e for e in status.get("conditions") or () if e.get("type") not in _ENDS or record.ended],
+        now,
+    )
     starts = [each.committed_at for each in record.shards if each.committed_at is not None]
     if starts and "startTime" not in status:
         status["startTime"] = text_of(min(starts))

@@ -175,6 +175,42 @@ async def test_an_eviction_is_a_deletion(api, pod):
     await api.until_gone("pods")
 
 
+async def test_an_evicted_pod_says_why_it_ends_and_a_job_may_forgive_it(api, pod):
+    evicted = pod("p", "sleep", "1000")
+    evicted["metadata"]["finalizers"] = ["fleet.dev/test"]
+    await api.create("pods", evicted)
+    await api.until_one("pods", "p", lambda found: found["status"]["phase"] == "Running")
+    body = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 1}}
+    await api.call("POST", f"{api.place('pods')}/p/eviction", body)
+    found = await api.until_one("pods", "p", lambda found: found["status"]["phase"] == "Failed")
+    told = {each["type"]: each for each in found["status"]["conditions"]}["DisruptionTarget"]
+    assert (told["status"], told["reason"]) == ("True", "EvictionByEvictionAPI")
+    assert told["message"] == "Eviction API: evicting"
+    headers = {"content-type": "application/merge-patch+json"}
+    change = {"metadata": {"finalizers": None}}
+    await api.call("PATCH", f"{api.place('pods')}/p", change, headers=headers)
+    await api.until_gone("pods")
+
+    ignore = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    spec = {"restartPolicy": "Never", **pod("x", "sleep", "1000")["spec"]}
+    job = {
+        "metadata": {"name": "j"},
+        "spec": {
+            "backoffLimit": 0,
+            "podFailurePolicy": {"rules": [ignore]},
+            "template": {"spec": {**spec, "restartPolicy": "Never"}},
+        },
+    }
+    await api.create("jobs", job)
+    (first,) = await api.until("pods", lambda pods: pods and pods[0]["status"].get("startTime"))
+    name = first["metadata"]["name"]
+    body = {"metadata": {"name": name}, "deleteOptions": {"gracePeriodSeconds": 1}}
+    await api.call("POST", f"{api.place('pods')}/{name}/eviction", body)
+    await api.until("pods", lambda pods: [p["metadata"]["name"] for p in pods] not in ([], [name]))
+    (job,) = await api.list("jobs")
+    assert not any(each["type"] == "Failed" for each in job["status"].get("conditions") or ())
+
+
 async def test_a_cordoned_node_takes_no_more_pods_until_it_is_uncordoned(api, pod):
     headers = {"content-type": "application/merge-patch+json"}
     for name in ("n1", "n2"):

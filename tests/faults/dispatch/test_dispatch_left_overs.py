@@ -23,7 +23,7 @@ class View:
 
     def __init__(self, **members) -> None:
         self.members = {
-            name: SimpleNamespace(name=name, handler=member, conditions={})
+            name: SimpleNamespace(name=name, uid=member.uid, handler=member, conditions={})
             for name, member in members.items()
         }
 
@@ -59,13 +59,13 @@ def shard(name="train-g7-east", *, fleet=FLEET, uid="of-nobody"):
     }  # fmt: skip
 
 
-async def swept(fleet, east, *, name="east", then=None, until=lambda: True):
+async def swept(fleet, east, *, name="east", beside=None, then=None, until=lambda: True):
     """The controller runs, looks for left-overs, and is stopped. Returns it and its parts."""
     parts = Parts(fleet=FLEET)
     stop = parts.follow(fleet.store.collection(PLACEMENT.resource))
     dispatch = Dispatch(
         fleet.store,
-        View(**{name: east}),
+        View(**{name: east}, **(beside or {})),
         parts=parts,
         planner=fleet.planner,
         bill=fleet.bills,
@@ -163,6 +163,15 @@ async def test_what_a_record_counts_on_stays_when_its_cluster_comes_under_anothe
     assert len(fleet.running()) == 3
     await fleet.wait(10)  # it is back under its own
     assert (fleet.record().phase, fleet.record().generation) == ("Running", 1)
+    assert len(fleet.running()) == 3
+
+
+async def test_it_stays_though_its_name_is_another_clusters_by_now(fleet, east):
+    await fleet.run_job(ranks=3)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    another = await fleet.join("spare", room=0)
+    await swept(fleet, east, name="other", beside={"east": another})
+    assert fleet.record().shards[0].reason == "MemberLeft"
     assert len(fleet.running()) == 3
 
 

@@ -160,6 +160,9 @@ async def test_a_deletion_that_orphans_leaves_the_shards_to_their_members(fleet)
         (job,) = member.all("jobs")
         assert "activeDeadlineSeconds" not in job["spec"]
         assert "fleet.dev/fleet" not in job["metadata"].get("annotations", {})
+        pods = member.pods_of(job)
+        assert pods  # and they are not shown as parts of a Job that is no more
+        assert not any("fleet.dev/workload-namespace" in p["metadata"]["labels"] for p in pods)
 
 
 async def test_a_job_goes_with_everything_some_time_after_its_end(fleet):

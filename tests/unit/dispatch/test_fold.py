@@ -62,6 +62,18 @@ def test_silence_of_a_member_changes_no_count(make_job):
     assert fold(job, RUNNING, silent, now=NOW) == job.obj["status"]
 
 
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+def test_an_end_that_somebody_else_wrote_gives_way(make_job, kind):
+    job = make_job()
+    seen = sights({"active": 4}, {"active": 2})
+    before = job.obj["status"] = fold(job, RUNNING, seen, now=NOW)
+    ends = [{"type": each, "status": "True"} for each in ("SuccessCriteriaMet", kind)]
+    told = before["conditions"]
+    forged = {**before, "conditions": [*told, *ends], "succeeded": 6, "completionTime": "x"}
+    job.obj["status"] = forged
+    assert fold(job, RUNNING, seen, now=NOW + 1) == before
+
+
 def test_success_is_told_once_and_outlives_the_members(make_job):
     job = make_job()
     done = Record(

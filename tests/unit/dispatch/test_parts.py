@@ -424,3 +424,55 @@ def test_an_answer_is_shown_under_the_fleets_names(record):
     shown = made.project(pod(), revision=Revision(current["metadata"] and 5))
     assert shown["metadata"]["name"] == "train-g1-east-0-abcde.east"
     assert shown["metadata"]["namespace"] == "payments"
+
+
+# -- parts that are let go
+
+
+def native(name: str, *, revision: str) -> dict[str, Any]:
+    """A pod that says no more where the fleet shows it."""
+    found = pod(name=name, revision=revision)
+    del found["metadata"]["labels"]["fleet.dev/workload-namespace"]
+    return found
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_part_that_is_let_go_moves_and_is_seen_once(record, listed):
+    taking = Taking(record)
+    taking.list(pod(name="train-g1-east-0-a"), pod(name="train-g1-east-1-b"))
+    assert [key[0] for key in taking.keys()] == ["payments", "payments"]
+    let_go = native("train-g1-east-0-a", revision="12")
+    if listed:
+        taking.list(let_go, pod(name="train-g1-east-1-b"), revision=13)
+    else:
+        taking.sink.upsert(let_go)
+    assert taking.keys() == [
+        ("payments", "train-g1-east-1-b.east"), ("payments.east", "train-g1-east-0-a"),
+    ]  # fmt: skip
+    taking.sink.remove(native("train-g1-east-0-a", revision="15"))
+    assert taking.keys() == [("payments", "train-g1-east-1-b.east")]
+
+
+def test_a_part_that_is_let_go_and_gone_at_once_leaves_nothing(record):
+    taking = Taking(record)
+    taking.list(pod(name="train-g1-east-0-a"))
+    taking.sink.remove(native("train-g1-east-0-a", revision="12"))
+    assert taking.keys() == []
+
+
+def test_a_part_cannot_move_itself_into_another_namespace_of_the_fleet(record):
+    taking = Taking(record)
+    taking.list(pod(name="train-g1-east-0-a"))
+    elsewhere = {"fleet.dev/workload-namespace": "kube-system"}
+    taking.sink.upsert(pod(name="train-g1-east-0-a", revision="12", labels=elsewhere))
+    assert taking.keys() == [("payments.east", "train-g1-east-0-a")]
+
+
+def test_a_part_keeps_its_place_when_its_record_goes(record):
+    taking = Taking(record)
+    taking.list(pod(name="train-g1-east-0-a"))
+    record.drop(placement(EAST))
+    taking.sink.upsert(pod(name="train-g1-east-0-a", revision="12"))
+    assert taking.keys() == [("payments", "train-g1-east-0-a.east")]
+    taking.sink.remove(pod(name="train-g1-east-0-a", revision="13"))
+    assert taking.keys() == []
