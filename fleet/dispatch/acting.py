@@ -52,6 +52,7 @@ SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 # Not to be asked for again as it was asked for; other errors may pass.
 _FINAL_CODES: Final = frozenset({400, 403, 404, 405, 413, 415, 422})
 _REFUSALS: Final = frozenset({403, 422})
+_FAULTS: Final = 429
 _STOP_S: Final = 1
 _NO_LIMIT: Final = 2**31 - 1
 _KNOWN: Final = 65536
@@ -276,9 +277,11 @@ class Actor:
             try:
                 await remote.create(gvr, workload.namespace, obj, dry_run=True)
             except ApiError as error:
-                # Any other answer is none: what is there already, a webhook that knows no dry run.
                 if error.http_code in _REFUSALS:
                     return Refused(reason_of(error), str(error))
+                if error.http_code >= _FAULTS:
+                    raise  # it would fail there as well
+                # Any other answer is none: what is there already, a webhook that knows no dry run.
         return None
 
     async def _service_is_free(self, remote: Remote, workload: Workload) -> Refused | None:

@@ -303,3 +303,62 @@ def test_a_gateway_killed_while_holding_leaves_nothing_held(on_stage):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert stage.started() == []
+
+
+def test_what_is_orphaned_across_a_death_of_the_gateway_is_the_members_own(on_stage, kubectl):
+    with on_stage() as stage:
+        stage.submit()
+        stage.until(lambda: stage.phase == "Running")
+        before = {pod["metadata"]["uid"] for name in stage.members for pod in stage.bound(name)}
+        jobs = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs"
+        stage.door.delete(f"{jobs}/train?propagationPolicy=Orphan")
+        stage.gateway._process.send(signal.SIGKILL)
+        stage.gateway.stop()
+        stage.gateway.start()
+        stage.door = stage.gateway.door()
+        stage.until(lambda: stage.door.request("GET", f"{jobs}/train").status == 404)
+        for member in stage.members.values():
+            (job,) = member.get(jobs)["items"]
+            assert "activeDeadlineSeconds" not in job["spec"]
+        after = {pod["metadata"]["uid"] for name in stage.members for pod in stage.bound(name)}
+        assert after == before
+        shown = f"/api/v1/namespaces/{stage.namespace}.east/pods"
+        pods = stage.until(lambda: stage.door.get(shown)["items"])
+        stage.until(lambda: not stage.pods())
+        name = pods[0]["metadata"]["name"]
+        code, out, err = kubectl()(
+            stage.gateway.kubeconfig, "-n", f"{stage.namespace}.east", "logs", name
+        )
+        assert (code, err) == (0, "") and out
+
+
+def test_a_gang_does_not_begin_where_a_quota_forbids_its_gate(on_stage):
+    with on_stage() as stage:
+        west = stage.members["west"]
+        accept = {"name": stage.namespace, "labels": {"fleet.dev/accept": "true"}}
+        west.post("/api/v1/namespaces", {"metadata": accept})
+        quota = {"metadata": {"name": "tight"}, "spec": {"hard": {"configmaps": "1"}}}
+        path = f"/api/v1/namespaces/{stage.namespace}/resourcequotas"
+        west.post(path, quota)
+        stage.until(lambda: west.get(f"{path}/tight").get("status", {}).get("used"))
+        stage.submit()
+        stage.until(lambda: "exceeded quota: tight" in stage.verdict("west"))
+        stage.until(lambda: not stage.bound("east") and not stage.bound("west"))
+        assert stage.started() == []
+        west.delete(f"{path}/tight")
+        stage.until(lambda: stage.phase == "Running", within_s=120)
+
+
+def test_a_shard_that_somebody_suspends_in_its_member_is_placed_anew(on_stage):
+    with on_stage() as stage:
+        stage.submit()
+        stage.until(lambda: stage.phase == "Running")
+        before = {pod["metadata"]["uid"] for pod in stage.bound("east")}
+        jobs = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs"
+        stage.members["west"].patch(f"{jobs}/train-g1-west", {"spec": {"suspend": True}})
+        stage.until(lambda: stage.phase == "Lost")
+        stage.until(
+            lambda: stage.phase == "Running" and stage.placement["generation"] == 2, within_s=120
+        )
+        assert {pod["metadata"]["uid"] for pod in stage.bound("east")} == before
+        assert "owed" not in stage.placement

@@ -545,6 +545,7 @@ class Fleet:
         self.operations = 0
         self._backend = MemoryBackend()
         self._epoch = 0
+        self._clusters = Uids("cluster")
         self._uids = Uids("fleet")
         self._lives = AsyncExitStack()
         self._stack = AsyncExitStack()
@@ -570,7 +571,7 @@ class Fleet:
     async def join(self, name: str, *, room: int, numbers: bool = True) -> Member:
         member = Member(name, len(self.members) + 1, self.clock, room=room, numbers=numbers)
         await self._stack.enter_async_context(member.store)
-        member.uid = self._uids()
+        member.uid = self._clusters()
         member.started = self._check_start
         member.operation = self._operation
         self.members[name] = member

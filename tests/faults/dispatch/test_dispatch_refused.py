@@ -149,6 +149,19 @@ async def test_a_gang_does_not_begin_where_what_follows_would_be_refused(fleet, 
     assert set(fleet.placed()) == {"east", "north"}
 
 
+async def test_a_gang_does_not_begin_where_what_follows_would_fail(fleet, west):
+    """As with a webhook that is down: when it is up again, all goes on."""
+    refusing = Refusing(west, "configmaps", dry=True)
+    refusing.error = InternalError("failed calling webhook")
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Holding")
+    await fleet.wait(HOLD_LIMIT_S / 2)
+    assert (fleet.record().phase, fleet.starts) == ("Holding", [])
+    refusing.error = None
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    assert set(fleet.placed()) == {"east", "west"}
+
+
 async def test_a_webhook_that_knows_no_dry_run_refuses_nothing(fleet, west):
     refusing = Refusing(west, "services", earnest=False, dry=True)
     refusing.error = BadRequest("admission webhook does not support dry run")
