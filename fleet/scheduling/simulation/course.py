@@ -18,8 +18,10 @@ from fleet.scheduling import standing
 from fleet.scheduling.counted import total
 from fleet.scheduling.decisions import Admit, Preempt, Refuse, Wait
 from fleet.scheduling.engine import Engine
+from fleet.scheduling.lending.classes import class_of
 from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Return
+from fleet.scheduling.lending.occupancy import User
 from fleet.scheduling.lending.record import loan_of
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.capacity import PodKind
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.lending.loans import Loan
+    from fleet.scheduling.lending.occupancy import Users
     from fleet.scheduling.placement import Shard
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
@@ -103,7 +106,10 @@ def play(
 class _Course:
     def __init__(self, scenario: Scenario, rules: Rules | None) -> None:
         self._scenario = scenario
-        self._members = Members(scenario.clusters, scenario.fleet.prices)
+        self._members = Members(
+            scenario.clusters, scenario.fleet.prices, classes=_classes(scenario),
+            others=_others(scenario),
+        )  # fmt: skip
         self._engine = Engine(scenario.tree, self._members.placer, rules=rules)
         self._jobs: dict[str, _Job] = {}
         self._asking: dict[str, tuple[Asked, Wish]] = {}
@@ -121,7 +127,10 @@ class _Course:
         placer = self._members.placer
         self._desk = Desk(
             self._engine, placer, scenario.tree, scenario.terms, loans=self._loans,
-            members=Spare(placer, lambda donor: self._desk.keys_of(donor)),
+            members=Spare(
+                placer, lambda donor: self._desk.keys_of(donor),
+                work_of=lambda donor: self._desk.work_of(donor),
+            ),
         )  # fmt: skip
 
     def play(self, until_ms: int | None, tell: Callable[[int], None]) -> Played:
@@ -365,7 +374,10 @@ class _Course:
         job.token += 1
         job.ran_in = tuple(there.clusters)
         placement = self._scenario.placements[uid]
-        loan = loan_of(placement.get("status") or {}, uid)
+        status = placement.get("status") or {}
+        if (status.get("isolation") or {}).get("node") != "Exclusive":
+            self._members.unlabelled.add(uid)
+        loan = loan_of(status, uid)
         self._loans += [loan] if loan is not None else []
         shards = shards_of(placement)
         job.history.start(0, {each.cluster: each.pods for each in shards}, present=True)
@@ -468,3 +480,26 @@ class _Course:
 
 def _in_ms(length: timedelta) -> int:
     return round(length.total_seconds() * 1000)
+
+
+def _classes(scenario: Scenario) -> dict[str, str]:
+    """By uid, the lending class of work that shares no node with others."""
+    by_quota = {name: class_of(name, scenario.tree, scenario.terms) for name in scenario.tree.nodes}
+    quotas = {
+        work.uid: scenario.quota_of.get(work.obj["metadata"]["namespace"], "")
+        for work in scenario.works
+    }
+    return {uid: by_quota[quota] for uid, quota in quotas.items() if by_quota.get(quota)}
+
+
+def _others(scenario: Scenario) -> Users:
+    """What takes accelerators of nodes and is not the fleet's: it keeps nobody away by itself."""
+    found: Users = {}
+    for cluster, book in scenario.inventory.accounts.items():
+        for node, namespaces in book.others_on().items():
+            for name in namespaces:
+                quota = scenario.quota_of.get(name.removesuffix(f".{cluster}"), "")
+                work = class_of(quota, scenario.tree, scenario.terms)
+                there = found.setdefault(cluster, {}).setdefault(node, set())
+                there.add(User("", work, labelled=False))
+    return found

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fleet.errors import InternalError
 from fleet.scheduling.ledger import Ledger
+from fleet.scheduling.lending.occupancy import Occupancy, User
+from fleet.scheduling.requests import accelerators
 from fleet.scheduling.rooms import Picture, Rooms
 
 if TYPE_CHECKING:
@@ -30,9 +33,23 @@ if TYPE_CHECKING:
 
 
 class Members:
-    def __init__(self, clusters: Iterable[Cluster], prices: Prices) -> None:
-        """`clusters` have deducted what others run in them, and nothing of the fleet's work."""
+    def __init__(
+        self,
+        clusters: Iterable[Cluster],
+        prices: Prices,
+        *,
+        classes: Mapping[str, str] = MappingProxyType({}),
+        others: Mapping[str, Mapping[str, set[User]]] = MappingProxyType({}),
+    ) -> None:
+        """`clusters` have deducted what others run in them, and nothing of the fleet's work.
+        `classes` are those of work that shares no node with other classes, by uid; `others` what
+        uses nodes and is not the fleet's, where there are any."""
         self.placer = Rooms()
+        self._classes = classes
+        self._others = others
+        self._occupancy = Occupancy()
+        self.unlabelled: set[str] = set()
+        """What runs since before its class was kept apart."""
         self.clusters = {each.name: each for each in clusters}
         self.used = {name: _used(each) for name, each in self.clusters.items()}
         """What is in use, by cluster and resource, by whomever."""
@@ -47,6 +64,7 @@ class Members:
         ceilings: Ceilings,
     ) -> None:
         """Begin a turn: `asked` is all that waits, by uid."""
+        self._occupancy = self._seen()
         picture = Picture(
             clusters=tuple(self.clusters.values()),
             promises=Ledger(),
@@ -55,6 +73,7 @@ class Members:
             now_s=0.0,
             taken_by=self._taken_by,
             ceilings=ceilings,
+            occupancy=self._seen(),
         )
         self.placer.begin(picture, asked)
 
@@ -81,8 +100,13 @@ class Members:
         there = self.clusters[cluster].capacity
         if there is None:
             return 0
-        capacity, taken = there.take_together(wanted)
-        return self._bound(uid, cluster, capacity, taken)
+        if not (work := self._classes.get(uid, "")):
+            return self._bound(uid, cluster, *there.take_together(wanted))
+        open_to_it = there.shut(self._occupancy.shut(cluster, work))
+        _, taken = open_to_it.take_together(wanted)
+        for each in taken:
+            there = there.retake(each)
+        return self._bound(uid, cluster, there, taken)
 
     def put_on(self, uid: str, cluster: str, kind: PodKind, nodes: Mapping[str, int]) -> int:
         """Bind pods on nodes that are known by name."""
@@ -100,6 +124,7 @@ class Members:
 
     def leave(self, uid: str) -> None:
         """Its pods are gone."""
+        self.unlabelled.discard(uid)
         for cluster, taken in self._seats.pop(uid, ()):
             capacity = self.clusters[cluster].capacity
             assert capacity is not None
@@ -111,7 +136,31 @@ class Members:
             pods += each.pods
             self._seats.setdefault(uid, []).append((cluster, each))
             self._change(cluster, capacity, each, 1)
+            self._uses(self._occupancy, uid, cluster, each)
         return pods
+
+    def _seen(self) -> Occupancy:
+        """Who uses which nodes, where any work shares none with others."""
+        if not self._classes:
+            return Occupancy()
+        users = {
+            cluster: {node: set(there) for node, there in nodes.items()}
+            for cluster, nodes in self._others.items()
+        }
+        found = Occupancy(self._classes, users)
+        for uid, seats in self._seats.items():
+            for cluster, taken in seats:
+                self._uses(found, uid, cluster, taken)
+        return found
+
+    def _uses(self, occupancy: Occupancy, uid: str, cluster: str, taken: Taken) -> None:
+        capacity = self.clusters[cluster].capacity
+        if not occupancy or capacity is None:
+            return
+        work = self._classes.get(uid, "")
+        labelled = bool(work) and uid not in self.unlabelled
+        if labelled or accelerators(taken.kind.request):
+            occupancy.add(cluster, capacity.names(taken), User(uid, work, labelled))
 
     def _change(self, cluster: str, capacity: Capacity, taken: Taken, sign: int) -> None:
         self.clusters[cluster] = replace(self.clusters[cluster], capacity=capacity)

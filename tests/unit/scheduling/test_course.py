@@ -239,6 +239,25 @@ def test_idle_quota_is_lent_and_called_back_with_notice() -> None:
     assert outcome_of(found)["evictions"]["loansReturned"] == 1
 
 
+def test_what_is_lent_shares_no_node_with_its_donor_where_that_is_asked_for() -> None:
+    tree = [
+        quota("all", 16),
+        quota("serving", 8, parent="all", namespace="s"),
+        quota("research", 8, parent="all", namespace="r"),
+    ]
+    terms = {
+        "from": {"quota": "serving", "keepFloor": "None"},
+        "to": [{"quota": "research"}],
+    }
+    work = table("own,s,0,4h,4,", "guest,r,1m,1h,4,", "other,r,2m,1h,8,")
+    shared = played(cluster(nodes=2), *tree, policy("LendingPolicy", "l", terms), work)
+    assert spans(shared)["other"][0][0] == pytest.approx(2 / 60)
+    apart = policy("LendingPolicy", "l", {**terms, "isolation": {"node": "Exclusive"}})
+    found = played(cluster(nodes=2), *tree, apart, work)
+    assert spans(found)["guest"][0][0] == pytest.approx(1 / 60)
+    assert spans(found)["other"][0][0] == pytest.approx(1 + 1 / 60)
+
+
 # -- what is there when it begins
 
 
