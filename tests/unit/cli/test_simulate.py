@@ -89,6 +89,30 @@ def test_standard_input_and_a_cluster_less(folder: Path) -> None:
     assert less["makespanSeconds"] == 7200
 
 
+def test_what_the_gateway_would_not_split_is_not_split(folder: Path) -> None:
+    policy = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "PlacementPolicy",
+        "metadata": {"name": "gang", "namespace": "default"},
+        "spec": {"workloads": {}, "mode": "Split", "gang": {"network": "None"}},
+    }  # fmt: skip
+    main = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    job = {
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "sweep", "annotations": {"fleet.dev/run-time": "1h"}},
+        "spec": {
+            "parallelism": 2, "completions": 2,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [main]}},
+        },
+    }  # fmt: skip
+    fleet = ["-f", str(folder / "fleet.yaml"), "-f", str(folder / "b.yaml"), "-f", "-"]
+    (folder / "b.yaml").write_text(FLEET.replace("name: a", "name: b"))
+    split = told(*fleet, given=yaml.safe_dump_all([policy, job]))
+    assert split["workloads"]["ended"] == 1
+    job["spec"]["completions"] = 4
+    (never,) = told(*fleet, given=yaml.safe_dump_all([policy, job]))["neverStarted"]
+    assert never["reason"] == "Impossible"
+
+
 def test_a_start_and_an_end(folder: Path) -> None:
     found = told("-f", str(folder), "--start", "2026-11-29T00:00:00Z", "--until", "90m")
     assert (found["start"], found["end"]) == ("2026-11-29T00:00:00Z", "2026-11-29T01:30:00Z")
