@@ -92,15 +92,15 @@ def offered(
     """`priced`: only what has a known price may be used."""
     free: dict[tuple[str, str, int | None, str, int | None], int] = {}
     by_block: dict[str, int] = {}
-    total: dict[tuple[str, str], list[int]] = {}
-    why = ""
+    total: dict[tuple[str, str], tuple[int, int]] = {}
+    why, unit = "", role.unit
     known: dict[tuple[object, ...], Price] = {}
     for room in capacity.rooms(role.kind):
-        sums = total.setdefault((room.block, room.accelerator), [0, 0])
-        sums[0] += room.pods
-        sums[1] += room.pods_if_empty
-        by_block[room.block] = by_block.get(room.block, 0) + room.pods
-        alike = room.accelerator, room.instance_type, room.billing, room.shape
+        block, accelerator, pods = room.block, room.accelerator, room.pods
+        there, empty = total.get((block, accelerator), (0, 0))
+        total[block, accelerator] = there + pods, empty + room.pods_if_empty
+        by_block[block] = by_block.get(block, 0) + pods
+        alike = accelerator, room.instance_type, room.billing, room.shape
         price = known.get(alike)
         if price is None:
             price = prices.of_pod(cluster, room, role.kind.request, spot=spot)
@@ -108,20 +108,20 @@ def offered(
         if not price.usable or (priced and price.micro is None):
             why = why or price.why
             continue
-        key = (room.block, room.accelerator, price.micro, price.billing, price.paid)
-        free[key] = free.get(key, 0) + room.pods
+        key = (block, accelerator, price.micro, price.billing, price.paid)
+        free[key] = free.get(key, 0) + pods
     pools = tuple(
-        Pool(block, _times(micro, role.unit), billing, pods // role.unit, _times(paid, role.unit))
+        Pool(block, _times(micro, unit), billing, pods // unit, _times(paid, unit))
         for (block, _, micro, billing, paid), pods in free.items()
-        if pods >= role.unit
+        if pods >= unit
     )
+    whole = whole_if_empty = 0
+    for pods, empty in total.values():
+        whole += pods // unit * unit
+        whole_if_empty += empty // unit * unit
     return Offered(
-        pools=pools,
-        pods=sum(pods // role.unit * role.unit for pods, _ in total.values()),
-        pods_if_empty=sum(pods // role.unit * role.unit for _, pods in total.values()),
-        free=by_block,
-        why=why,
-    )
+        pools=pools, pods=whole, pods_if_empty=whole_if_empty, free=by_block, why=why
+    )  # fmt: skip
 
 
 def _times(micro: int | None, unit: int) -> int | None:
@@ -263,7 +263,9 @@ class Curve:
         last = self.steps[bisect_left(self._ends, units) - 1].slope if units else 0
         fresh = []
         for step in self.steps:
-            if not left or (step.slope, step.opens) >= (last, 1):
+            if not left:
+                break
+            if self._mix and (step.slope, step.opens) >= (last, 1):
                 fresh = [each for each in self.steps if (each.slope, each.opens) == (last, 1)]
                 break
             left -= _take(step, min(left, -step.units), blocks, billing)
@@ -302,12 +304,14 @@ def _take(step: Step, units: int, blocks: dict[str, int], billing: dict[str, Non
 
 def _steps(pools: Iterable[Pool], opened: Iterable[str]) -> Iterable[Step]:
     together: dict[tuple[int, str], list[tuple[str, int, int | None]]] = {}
-    for pool in sorted(pools, key=lambda each: (_slope(each), each.block, each.billing)):
+    for slope, block, billing, _, pool in sorted(
+        (_slope(pool), pool.block, pool.billing, at, pool) for at, pool in enumerate(pools)
+    ):
         paid = pool.micro if pool.paid is None else pool.paid
-        together.setdefault((_slope(pool), pool.block), []).append((pool.billing, pool.units, paid))
+        together.setdefault((slope, block), []).append((billing, pool.units, paid))
     used = set(opened)
     for (slope, block), ways in together.items():
-        units = sum(count for _, count, _ in ways)
+        units = ways[0][1] if len(ways) == 1 else sum(count for _, count, _ in ways)
         yield Step(slope, int(block not in used), -units, block, tuple(ways))
         used.add(block)
 

@@ -201,19 +201,22 @@ class Block:
         Nodes are filled one by one, those first whose loss hurts least: with the fewest
         accelerators that would lie idle, then the fullest, then in order.
         """
-        order = []
-        mask = self.site.mask(kind.selector) if kind.selector else None
-        for position, state in enumerate(self.states):
+        alike: dict[tuple[int, int], set[int]] = {}
+        for state in self._counted(kind.selector):
             fit = self.site.fit(state, kind)
-            if fit.pods and (mask is None or mask[position]):
-                order.append((fit.idle, fit.pods, position))
-        order.sort()
+            if fit.pods:
+                alike.setdefault((fit.idle, fit.pods), set()).add(state)
+        mask = self.site.mask(kind.selector) if kind.selector else None
         seats, left = [], pods
-        for _, fits, position in order:
+        for (_, fits), states in sorted(alike.items(), key=lambda each: each[0]):
             if left <= 0:
                 break
-            seats.append((position, min(left, fits)))
-            left -= fits
+            for position, state in enumerate(self.states):
+                if state in states and (mask is None or mask[position]):
+                    seats.append((position, min(left, fits)))
+                    left -= fits
+                    if left <= 0:
+                        break
         seats.sort()
         return self.seated(kind.request, seats), tuple(seats)
 

@@ -4,7 +4,8 @@ Clusters of 1,000 nodes, ten on each parameter plane, half full; a seeded stream
 512 nodes of 8 accelerators, three in ten with a second role, each taken where it was placed before
 the next one is asked for. Timed is what a scheduler does per gang: find the place and take it, in
 CPU time of the thread that decides, which waits for nothing; so what else the machine does is left
-out. The same stream over ten times as many clusters shows how the time grows.
+out. It is the Placer of the gateway's rounds, and what it finds is the whole plan, with the verdict
+on every cluster. The same stream over ten times as many clusters shows how the time grows.
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ import resource
 import statistics
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from asking import NOW, opened
 
 from fleet.scheduling.capacity import Capacity, PodKind
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.demand import Demand, Role, Workload
-from fleet.scheduling.holdings import Holdings, Seating
 from fleet.scheduling.nodes import Node
+from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.price import Prices, prices_of
 from fleet.scheduling.selection import policy_of
 from fleet.scheduling.stock import Block, Site
+
+if TYPE_CHECKING:
+    from fleet.scheduling.rooms import Rooms
 
 BLOCKS = 8
 NODES = 120
@@ -32,7 +38,6 @@ NODES = 120
 FULL = 0.5
 PLANE = 10
 """Clusters on one parameter plane."""
-NOW = datetime(2026, 11, 29, tzinfo=UTC)
 
 WORKER = PodKind((("cpu", 96_000), ("nvidia.com/gpu", 8), ("pods", 1)))
 HEAD = PodKind((("cpu", 16_000), ("pods", 1)))
@@ -135,39 +140,38 @@ def gangs(count: int, seed: int) -> list[Item]:
             )
             roles.insert(0, other)
         demand = Demand(
-            Workload("batch/v1", "Job", "bench", f"gang-{at}", f"uid-{at}"),
+            Workload("batch/v1", "Job", "bench", f"gang-{seed}-{at}", f"uid-{seed}-{at}"),
             tuple(roles),
             chance.choice(policies),
         )
-        made.append(Item(f"uid-{at}", "", 0, at, {}, shape=at, demand=demand))
+        made.append(Item(f"uid-{seed}-{at}", "", 0, at, {}, shape=at, demand=demand))
     return made
 
 
-def stream(holdings: Holdings, items: list[Item]) -> Timed:
+def stream(rooms: Rooms, items: list[Item]) -> Timed:
     times, placed, several, exact = [], 0, 0, 0
     for item in items:
         start = time.thread_time()
-        found = holdings.place(item)
+        found = rooms.place(item)
         if isinstance(found, Placed):
-            holdings.take(item.uid, found)
+            rooms.take(item.uid, found)
         times.append((time.thread_time() - start) * 1000)
         if isinstance(found, Placed):
-            assert isinstance(found.plan, Seating)
+            assert isinstance(found.plan, Plan)
             placed += 1
-            several += len(found.plan.answer.pieces) > 1
-            exact += found.plan.answer.exact
+            several += len(found.plan.shards) > 1
+            exact += found.plan.exact
     return Timed(times, placed, several, exact)
 
 
-def warmed(clusters: int, seed: int = 1) -> tuple[Holdings, float]:
-    """A fleet that has been asked every kind of question once, as any that runs has; and how many
-    seconds that took."""
-    made, prices = fleet(clusters, seed)
-    holdings = Holdings(made, prices=prices)
-    start = time.thread_time()
-    for item in gangs(200, seed=2):
-        holdings.place(item)
-    return holdings, time.thread_time() - start
+def warmed(clusters: int, items: list[Item]) -> Rooms:
+    """A fleet that has been asked every kind of question once, as any that runs has."""
+    made, prices = fleet(clusters, seed=1)
+    before = gangs(200, seed=2)
+    rooms = opened(made, [*before, *items], prices=prices)
+    for item in before:
+        rooms.place(item)
+    return rooms
 
 
 def run(quick: bool) -> dict[str, float]:
@@ -176,8 +180,8 @@ def run(quick: bool) -> dict[str, float]:
     print("gangs over a fleet     mean ms    p99 ms    max ms   placed  several  proven   RSS MB")
     found = {}
     for clusters, number in ((100, count), (1000, large)):
-        holdings, _ = warmed(clusters)
-        timed = found[clusters] = stream(holdings, gangs(number, seed=3))
+        items = gangs(number, seed=3)
+        timed = found[clusters] = stream(warmed(clusters, items), items)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"{clusters:>5} × 1000 nodes   {timed.mean:9.2f} {timed.p99:9.2f} "

@@ -1,9 +1,10 @@
 """Part of the placement bench: the scheduling engine under the three load shapes of Kueue's tests.
 
 The traces are replayed in virtual time; preempted work is lost and runs again from the start. Timed
-is the engine alone, in CPU seconds of this process: everything between the events of a moment and
-the decisions about them. A decision is a start or a choice of victims. A workload that is looked
-at and parked costs time and counts nothing, however often it is looked at.
+is the engine over the Placer that the gateway has, in CPU seconds of this process: everything
+between the events of a moment and the decisions about them, each with a plan on nodes of a member.
+A decision is a start or a choice of victims. A workload that is looked at and parked costs time and
+counts nothing, however often it is looked at.
 
 Published figures are of Kueue's own test: its scheduler with a real API server, by the wall clock.
 So its makespan and waits hold what its API server takes, ours are those of the policy alone; the
@@ -18,18 +19,15 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from asking import opened
+from queue_loads import BASELINE, LARGE, TOPOLOGY, Load, shortened
+from queue_replay import Outcome, replay
 
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.placer import Anywhere, Item
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Share, Tree
-from fleet.scheduling.simulation.loads import BASELINE, LARGE, TOPOLOGY, Load, shortened
-from fleet.scheduling.simulation.racks import Racks
-from fleet.scheduling.simulation.replay import Outcome, replay
-
-if TYPE_CHECKING:
-    from fleet.scheduling.placer import Placer
 
 GPU = Key("nvidia.com/gpu", "h200")
 EAGER = Rules(patience_s=0, restart_s=0)
@@ -55,13 +53,11 @@ PUBLISHED = {
 
 
 def play(load: Load, *, rules: Rules | None = None) -> Outcome:
-    placer: Placer = Anywhere()
-    if load.classes[0].topologies:
-        placer = Racks(racks=10, nodes=64, cpu_m=96_000)
-    engine = Engine(load.tree(), placer, rules=rules)
+    arrivals = load.arrivals()
+    placer = opened([load.member()], [item for _, item in arrivals])
     return replay(
-        engine,
-        load.arrivals(),
+        Engine(load.tree(), placer, rules=rules),
+        arrivals,
         class_of=lambda item: item.uid.partition("-")[0],
         clock=time.process_time,
     )

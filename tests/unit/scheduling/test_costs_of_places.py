@@ -13,12 +13,12 @@ from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.cost.intervals import spent_until
 from fleet.scheduling.demand import Demand, Role, Workload
 from fleet.scheduling.fit import Curve, Pool
-from fleet.scheduling.holdings import Holdings
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.price import prices_of
 from fleet.scheduling.record import plan_of, spec_of, status_of
 from fleet.scheduling.requests import vector
 from fleet.scheduling.victims import make_room
+from fleet.scheduling.views import Views
 from policies import PLACEMENT
 
 H200 = {"accelerator": "h200", "per": "Accelerator"}
@@ -201,11 +201,11 @@ def test_all_who_place_see_the_same_costs(build):
     demand = build.demand(4, {**DATA, "objective": {"runTime": "2h"}})
     eviction = make_room(demand, fleet, [], generation=1, now_s=0.0, prices=prices)
     assert used(eviction.plan) == {"near": 4}
-    holdings = Holdings(fleet, prices=prices)
+    views = Views(fleet, prices=prices)
     for hours, cluster in ((2, "near"), (10, "far"), (2, "near")):
         work = replace(demand, run_time_s=hours * 3600.0)
-        view = holdings._view(work, work.roles[0], 0.0)
-        costs = {name: each.curve.cost(4) + each.curve.once for name, each in view.known.items()}
+        seen = views.seen(work, work.roles[0], waited_s=0.0)
+        costs = {name: each.curve.cost(4) + each.curve.once for name, each in seen.known.items()}
         assert min(costs, key=costs.__getitem__) == cluster
 
 

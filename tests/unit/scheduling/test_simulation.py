@@ -1,21 +1,26 @@
-"""Traces in virtual time: the published load shapes, their racks, and what replaying them gives."""
+"""Traces in virtual time: the published load shapes and what replaying them over a member gives."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
+from asking import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queue_loads import BASELINE, LARGE, TOPOLOGY, Load, Pods, member, shortened
+from queue_replay import Outcome, replay
 
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
+from fleet.scheduling.placement import Plan
 from fleet.scheduling.placer import Anywhere, Item, Placed, Unplaced
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Share, Tree
-from fleet.scheduling.simulation.loads import BASELINE, LARGE, TOPOLOGY, Load, shortened
-from fleet.scheduling.simulation.racks import Pods, Racks, Taken
-from fleet.scheduling.simulation.replay import Outcome, replay
+
+if TYPE_CHECKING:
+    from fleet.scheduling.rooms import Rooms
 
 EAGER = Rules(worth=None, restart_s=0, patience_s=0)
 CPU = Key("cpu")
@@ -25,7 +30,7 @@ GPU = Key("nvidia.com/gpu", "h200")
 class Watched(Engine):
     """Sums up by itself what runs in each queue and cohort, and holds it against the limits."""
 
-    def __init__(self, load: Load, placer: Anywhere | Racks) -> None:
+    def __init__(self, load: Load, placer: Rooms) -> None:
         super().__init__(load.tree(), placer, rules=Rules(restart_s=0, patience_s=0))
         self.cohort_cpu = load.queues * 20_000
         self.queues: Counter[str] = Counter()
@@ -61,9 +66,9 @@ class Watched(Engine):
 
 
 def play(load: Load) -> Outcome:
-    placer = Racks(racks=10, nodes=64, cpu_m=96_000) if load.name == "topology" else Anywhere()
-    engine = Watched(load, placer)
-    told = replay(engine, load.arrivals(), class_of=lambda item: item.uid.partition("-")[0])
+    arrivals = load.arrivals()
+    engine = Watched(load, opened([load.member()], [item for _, item in arrivals]))
+    told = replay(engine, arrivals, class_of=lambda item: item.uid.partition("-")[0])
     engine.verify()
     return told
 
@@ -76,9 +81,9 @@ def test_the_loads_are_those_that_were_published() -> None:
     assert len(arrivals) == 15_000
     assert [at for at, _ in arrivals] == sorted(at for at, _ in arrivals)
     kinds = Counter(
-        (item.uid.partition("-")[0], item.demand.topology)
+        (item.uid.partition("-")[0], item.shape.topology)
         for _, item in TOPOLOGY.arrivals()
-        if isinstance(item.demand, Pods) and item.quota == "queue-0-0"
+        if isinstance(item.shape, Pods) and item.quota == "queue-0-0"
     )
     assert kinds["small", "Required"] == 120
     assert kinds["medium", "Balanced"] == 33
@@ -179,41 +184,23 @@ def test_work_that_runs_longer_than_it_declares_delays_but_breaks_nothing() -> N
     assert told.admitted == 20
 
 
-def item(pods: Pods) -> Item:
-    return Item("w", "", 0, 0, {CPU: pods.count * pods.cpu_m}, pods, demand=pods)
-
-
-def racks_of(racks: Racks, pods: Pods) -> Counter[int]:
-    placed = racks.place(item(pods))
-    assert isinstance(placed, Placed)
-    assert isinstance(placed.plan, Taken)
-    found: Counter[int] = Counter()
-    for node, count in placed.plan.nodes:
-        found[node // 2] += count
-    return found
-
-
-def test_racks_hold_a_gang_together_or_deal_it_out_in_slices() -> None:
-    racks = Racks(racks=3, nodes=2, cpu_m=4)
-    assert racks_of(racks, Pods(8, 1, "Required")) == {0: 8}
-    told = racks.place(item(Pods(9, 1, "Required")))
-    assert told == Unplaced("no required racks for 9 pods", ever=False)
-    assert racks_of(racks, Pods(10, 1, "Preferred")) == {0: 8, 1: 2}
-    assert racks_of(racks, Pods(12, 1, "Balanced", 2)) == {0: 6, 1: 6}
-    assert racks_of(racks, Pods(4, 3, "Preferred")) == {0: 2, 1: 2}, "a pod is never split"
-
-
-def test_racks_fill_up_the_fullest_rack_and_give_back_exactly() -> None:
-    racks = Racks(racks=2, nodes=2, cpu_m=4)
-    first = racks.place(item(Pods(3, 1, "Required")))
-    assert isinstance(first, Placed)
-    racks.take("first", first)
-    assert racks_of(racks, Pods(2, 1, "Required")) == {0: 2}
-    assert racks_of(racks, Pods(8, 1, "Required")) == {1: 8}
-    assert racks.place(item(Pods(14, 1, "Preferred"))) == Unplaced(
-        "no preferred racks for 14 pods", ever=True
-    )
-    assert isinstance(racks.place(item(Pods(8, 2, "Preferred")), without=["first"]), Placed)
-    racks.give("first")
-    racks.give("first")
-    assert racks.free == [4, 4, 4, 4]
+@pytest.mark.parametrize(
+    ("asked", "racks"),
+    [
+        pytest.param(Pods(8, 1000, "Required"), {"r0": 8}, id="whole in one rack"),
+        pytest.param(Pods(9, 1000, "Required"), None, id="too large for a rack"),
+        pytest.param(Pods(10, 1000, "Preferred"), {"r0": 8, "r1": 2}, id="in as few as do"),
+        pytest.param(Pods(12, 1000, "Balanced", 4), {"r0": 8, "r1": 4}, id="in slices"),
+        pytest.param(Pods(4, 3000, "Preferred"), {"r0": 2, "r1": 2}, id="no pod in two parts"),
+    ],
+)
+def test_a_gang_is_put_into_racks_as_it_asks(asked: Pods, racks: dict[str, int] | None) -> None:
+    one = Item("w", "", 0, 0, {CPU: asked.count * asked.cpu_m}, asked, demand=asked.demand("w"))
+    found = opened([member(racks=3, nodes=2, cpu_m=4000)], [one]).place(one)
+    if racks is None:
+        assert isinstance(found, Unplaced)
+        assert not found.ever
+        return
+    assert isinstance(found, Placed)
+    assert isinstance(found.plan, Plan)
+    assert dict(found.plan.shards[0].blocks) == racks

@@ -2,18 +2,26 @@
 
 Facts from kueue:test/performance/scheduler/configs (baseline, large-scale, tas): cohorts of queues,
 each with 20 CPU, a borrowing limit of 100, reclaim from any and preemption of lower priority in the
-queue; one workload of each class arrives per interval in every queue.
+queue; one workload of each class arrives per interval in every queue. The tas load has a cluster of
+ten racks with 64 nodes of 96 CPU: what must be in one rack is one unit, what is to be balanced has
+slices for units, all else is put into as few racks as do. The other two have no nodes at all; here
+they get a member with one block of 64, which holds more than their quota.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from fleet.scheduling.capacity import Capacity, PodKind
+from fleet.scheduling.clusters import Cluster
+from fleet.scheduling.demand import Demand, Role, Workload
+from fleet.scheduling.nodes import Node as Machine
 from fleet.scheduling.placer import Item
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
-from fleet.scheduling.simulation.racks import Pods
+from fleet.scheduling.selection import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +30,44 @@ CPU: Final = Key("cpu")
 _CORE: Final = 1000
 _NOMINAL: Final = 20 * _CORE
 _BORROWING: Final = 100 * _CORE
+_POLICY: Final = policy_of({"metadata": {"name": "any", "namespace": "load"}, "spec": {}}).spec
+
+
+def member(*, racks: int, nodes: int, cpu_m: int) -> Cluster:
+    """The cluster, empty."""
+    there = {"cpu": cpu_m, "pods": 110}
+    machines = [
+        Machine(f"r{rack}-{node}", {}, (), there, dict(there), f"r{rack}", "", "", "", "")
+        for rack in range(racks)
+        for node in range(nodes)
+    ]
+    return Cluster("cluster", {}, Capacity(tuple(machines), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """What a gang asks of the racks."""
+
+    count: int
+    cpu_m: int
+    topology: str = "Preferred"
+    """Required, Preferred or Balanced."""
+    slice_size: int = 1
+    """Pods that stay in one rack, where they are to be balanced."""
+
+    def demand(self, uid: str) -> Demand:
+        return Demand(Workload("batch/v1", "Job", "load", uid, uid), (self.role,), _POLICY)
+
+    @property
+    def role(self) -> Role:
+        return _role(self)
+
+
+@cache
+def _role(pods: Pods) -> Role:
+    units = {"Required": pods.count, "Balanced": pods.slice_size}
+    kind = PodKind((("cpu", pods.cpu_m), ("pods", 1)))
+    return Role("main", pods.count, units.get(pods.topology, 1), kind, "None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +103,11 @@ class Load:
         work = sum(each.count * each.cpu_m * each.runs_ms for each in self.classes)
         return work / _NOMINAL / 1000
 
+    def member(self) -> Cluster:
+        if self.classes[0].topologies:
+            return member(racks=10, nodes=64, cpu_m=96 * _CORE)
+        return member(racks=1, nodes=64, cpu_m=512 * _CORE)
+
     def tree(self) -> Tree:
         policy = Preemption(within="LowerPriority", reclaim="Any")
         share = Share(guaranteed=_NOMINAL, limit=_NOMINAL + _BORROWING)
@@ -85,18 +136,20 @@ class Load:
         drawn.sort(key=lambda each: each[:5])
         turns = {each.name: _turns(each) for each in self.classes}
         for sequence, (at_ms, _, number, cohort, queue, each) in zip(count(), drawn, strict=False):
-            pods = turns[each.name][number] if each.topologies else None
+            turn = turns[each.name]
+            pods = turn[number % len(turn)]
+            uid = f"{each.name}-{cohort}-{queue}-{number}"
             yield (
                 at_ms,
                 Item(
-                    uid=f"{each.name}-{cohort}-{queue}-{number}",
+                    uid=uid,
                     quota=f"queue-{cohort}-{queue}",
                     priority=each.priority,
                     sequence=sequence,
                     requests={CPU: each.cpu_m},
-                    shape=(each.name, pods),
+                    shape=pods,
                     run_time_s=each.runs_ms / 1000,
-                    demand=pods,
+                    demand=pods.demand(uid),
                     pods=each.pods,
                 ),
             )
@@ -111,7 +164,7 @@ def _turns(each: Class) -> list[Pods]:
             left[kind] -= 1
             size = each.slice_size if kind == "Balanced" else 1
             found.append(Pods(each.pods, each.cpu_m // each.pods, kind, size))
-    return found
+    return found or [Pods(each.pods, each.cpu_m // each.pods)]
 
 
 BASELINE: Final = Load(
