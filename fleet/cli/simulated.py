@@ -199,6 +199,8 @@ def _count(number: int, word: str) -> str:
 
 def _cost(told: Object) -> str:
     amounts = [f"{float(each['amount']):.2f} {each['currency']}" for each in told["cost"]]
+    if told.get("unpriced") and not amounts:
+        return "unknown"
     if told.get("unpriced"):
         amounts.append(f"{told['unpriced']} without a price")
     return ", ".join(amounts) or "0"

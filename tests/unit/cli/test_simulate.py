@@ -52,13 +52,13 @@ def test_for_people(folder: Path) -> None:
     shown = run("-f", str(folder)).stdout.splitlines()
     assert shown == [
         "2 workloads from 2000-01-01 00:00 to 2000-01-01 02:00: 2 ended",
-        "makespan 2h; 0 evictions; cost 2h without a price",
+        "makespan 2h; 0 evictions; cost unknown",
         "",
         "CLASS        WORKLOADS   ENDED   MEAN WAIT   P50   P99   LONGEST   EVICTED",
         "priority 0   2           2       30m         0s    1h    1h        0",
         "",
         "CLUSTER   NODES   RESOURCE         TOTAL   PEAK   USE      COST",
-        "a         1       nvidia.com/gpu   8       8      100.0%   2h without a price",
+        "a         1       nvidia.com/gpu   8       8      100.0%   unknown",
     ]
 
 
