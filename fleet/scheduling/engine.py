@@ -296,6 +296,10 @@ class Engine:
                 for item in line:
                     yield item, line.why
 
+    def since(self, uid: str) -> float:
+        """When one that waits began to."""
+        return self._state.since[uid]
+
     def running(self) -> Mapping[str, Run]:
         return self._state.runs.by_uid
 

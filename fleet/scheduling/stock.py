@@ -171,6 +171,12 @@ class Block:
             known = self._rooms[kind] = tuple(self._count(kind))
         return known
 
+    def kinds(self) -> Iterable[tuple[Node, Amounts, int]]:
+        """One of each kind of like nodes, what such a one has free, and how many there are."""
+        for state, count in self._counted(ANY_NODE).items():
+            node, free = self.site.states[state]
+            yield node, free, count
+
     def alike(self, selector: NodeSelector) -> list[Node]:
         """One of each kind of like nodes that match."""
         return [self.site.states[state].node for state in sorted(self._counted(selector))]

@@ -93,6 +93,9 @@ class Desk:
         self._members = members
         self._aging_s = aging_s
         self._since: dict[str, float] = {}
+        """Since when each waits for quota. What is seen for the first time has done nothing else:
+        so a desk that is made anew makes nobody begin again."""
+        self._seen: frozenset[str] = frozenset()
         self._is_new = True
         """The engine collects nothing for those that wait until it has decided once."""
         self._set(tree, terms)
@@ -118,7 +121,7 @@ class Desk:
             members=members,
             aging_s=self._aging_s,
         )
-        other._since = dict(self._since)
+        other._since, other._seen = dict(self._since), self._seen
         return other
 
     def next_s(self) -> float | None:
@@ -374,12 +377,17 @@ class Desk:
         self, now: float, expected: Mapping[str, Mapping[Key, int]]
     ) -> list[LoanDecision]:  # fmt: skip
         out: list[LoanDecision] = []
+        there = list(self.engine.waiting())
         waiting = [
-            item
-            for item, why in self.engine.waiting()
-            if why is None or why.reason in ("Quota", "AboveLimit")
+            item for item, why in there if why is None or why.reason in ("Quota", "AboveLimit")
         ]
-        self._since = {item.uid: self._since.get(item.uid, now) for item in waiting}
+        self._since = {
+            item.uid: self._since.get(item.uid, now)
+            if item.uid in self._seen
+            else self.engine.since(item.uid)
+            for item in waiting
+        }
+        self._seen = frozenset(item.uid for item, _ in there)
         passed: set[str] = set()
         for terms in self.terms:
             while waiting:

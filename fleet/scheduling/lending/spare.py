@@ -76,7 +76,7 @@ class Spare:
         names = {key.resource for key in keys}
         of_use = False
         found: dict[Key, int] = {}
-        for node in capacity.nodes:
+        for node, free, count in (each for b in capacity.blocks.values() for each in b.kinds()):
             for name in names:
                 kind = node.accelerator if is_accelerator(name) else ""
                 if not node.allocatable.get(name) or not any(
@@ -86,5 +86,5 @@ class Spare:
                 of_use = True
                 if not node.unusable:
                     key = Key(name, kind)
-                    found[key] = found.get(key, 0) + max(0, node.free.get(name, 0))
+                    found[key] = found.get(key, 0) + count * max(0, free.get(name, 0))
         return found if of_use else None

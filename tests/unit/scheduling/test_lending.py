@@ -274,6 +274,19 @@ def test_a_gang_that_only_a_loan_can_start_is_not_overtaken_for_ever() -> None:
     assert play.lent(70 + 6 * HOUR) == ["large"]
 
 
+def test_a_desk_that_is_made_anew_knows_how_long_a_gang_has_waited() -> None:
+    play = Play(quotas=tree(serving=16, nlp=0))
+    play.submit("running", 8, hours=3)
+    assert play.lent(0) == ["running"]
+    play.engine.submit(play.item("large", 16, hours=3), 60)
+    assert play.lent(60) == []
+    play.desk = Desk(
+        play.engine, play.members, play.quotas, [NIGHT], loans=play.desk.loans.values()
+    )
+    play.engine.submit(play.item("small", 8, hours=3), 60 + 6 * HOUR)
+    assert play.lent(60 + 6 * HOUR) == [], "what comes back is collected for the large one"
+
+
 def test_a_gang_that_the_own_quota_can_hold_collects_no_loans() -> None:
     play = Play(quotas=tree(serving=8, nlp=16))
     play.submit("running", 16)
