@@ -269,15 +269,39 @@ class Forwarder:
             body=body,
             raw_target=call.raw_target,
         )
-        within_s = None if raw else request_timeout_s(request, limit_s=self._answer_s)
+        within_s = self._answer_s if raw else request_timeout_s(request, limit_s=self._answer_s)
         try:
+            if raw:
+                return await self._begun(member, sent, within_s)
             async with asyncio.timeout(within_s):
                 answer = await member.handler.handle(sent)
-                return answer if raw else replace(answer, body=await body_of(answer))
+                return replace(answer, body=await body_of(answer))
         except TimeoutError as error:
-            raise late(member.name, request.method, within_s or 0.0) from error
+            raise late(member.name, request.method, within_s) from error
         except TransportError as error:
             raise unanswered(member.name, request.method, error) from error
+
+    @staticmethod
+    async def _begun(member: MemberPort, sent: Request, within_s: float) -> Response:
+        """An answer once it has begun. A log that is followed begins with its first line, however
+        long that takes: it is waited for as long as its member is heard of. Raises TimeoutError
+        when that was not so for `within_s`."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+        async with asyncio.timeout(within_s) as limit:
+
+            def heard() -> None:
+                nonlocal timer
+                if not limit.expired() and not silence_of(member):
+                    limit.reschedule(loop.time() + within_s)
+                timer = loop.call_later(within_s / 4, heard)
+
+            heard()
+            try:
+                return await member.handler.handle(sent)
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     def _query(self, call: Call) -> tuple[tuple[str, str], ...]:
         query = call.request.query

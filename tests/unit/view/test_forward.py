@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import orjson
 import pytest
 
@@ -354,6 +356,19 @@ async def test_a_member_that_is_known_to_be_silent_is_not_asked(stage, east, pat
     with pytest.raises(Unavailable, match=r"east cannot be reached: no answer in 3 s"):
         await stage.send(method, HERE.replace("configmaps", path), body)
     assert east.asked == []
+
+
+async def test_a_log_is_waited_for_as_long_as_its_member_is_heard_of(stage, east):
+    """That of a container which has said nothing yet has no head either."""
+    east.hangs = True
+    stage.forwarder._answer_s = 0.001
+    log = HERE.replace("configmaps", "pods/p/log")
+    waiting = asyncio.create_task(stage.send("GET", f"{log}?follow=true"))
+    done, _ = await asyncio.wait([waiting], timeout=0.05)
+    assert not done
+    east.conditions["Reachable"] = Condition("Reachable", "False", "NoAnswer", "no answer in 3 s")
+    with pytest.raises(ServerTimeout, match="member east has not answered"):
+        await waiting
 
 
 async def test_an_answer_that_is_no_json_is_told_as_it_is(stage, east):
