@@ -196,5 +196,5 @@ def _unsound(obj: Any) -> str:
             not isinstance(values, dict)
             or not all(isinstance(each, str) for each in values.values())
         ):
-            return f"metadata.{name}: must be texts by name; write numbers in quotes"
+            return f"metadata.{name}: must be texts by name; write numbers and times in quotes"
     return ""

@@ -105,6 +105,7 @@ def scenario_of(
     parts = _Parts.of(documents, problems)
     for each in _POLICIES:
         parts.check(each, problems)
+    parts.check_placements(problems)
     found = works.works_of(parts.works, problems)
     problems.raise_if_any()
     there = inventory.inventory_of(parts.of_kind(CLUSTER), parts.nodes, parts.pods, problems)
@@ -238,6 +239,13 @@ class _Parts:
         rows = {kind.resource.gvr: self.of_kind(kind) for kind in kinds()}
         for each in rows.get(gvr, self.namespaces if gvr.resource == "namespaces" else []):
             yield each.obj
+
+    def check_placements(self, problems: Problems) -> None:
+        for each in self.of_kind(PLACEMENT):
+            try:
+                PLACEMENT.parse(each.obj)
+            except Invalid as error:
+                problems.add(each, error)
 
     def placements(self) -> dict[str, Object]:
         return {

@@ -116,8 +116,7 @@ def sound(document: Document) -> Object:
 def _works(document: Document) -> Iterator[Work]:
     obj = sound(document)
     metadata, annotations = obj["metadata"], obj["metadata"].get("annotations") or {}
-    if read(obj) is None:
-        raise ValueError("nobody can count its pods")
+    _counted(obj)
     arrives = _arrives(annotations, metadata)
     runs_ms = _runs(annotations, obj)
     count = _number(annotations.get(COUNT))
@@ -136,6 +135,17 @@ def _works(document: Document) -> Iterator[Work]:
             grace_ms=1000 * int(template.get("terminationGracePeriodSeconds", _GRACE_S)),
             real_uid=str(metadata.get("uid", "")),
         )
+
+
+def _counted(obj: Object) -> None:
+    """Raises ValueError for what has not the form of its kind: of kinds that are not of the
+    release no schema says so before."""
+    try:
+        if read(obj) is not None:
+            return
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"spec: has not the form of a {obj['kind']}: {error}") from None
+    raise ValueError("nobody can count its pods")
 
 
 def _class(obj: Object, template: Object, *, repeated: bool) -> str:

@@ -277,7 +277,7 @@ def test_time_begins_with_the_newest_price_and_older_ones_are_unknown() -> None:
         ("apiVersion: v1\nkind: Node\nmetadata: {}", "document 1: metadata.name: must be given"),
         (
             "apiVersion: v1\nkind: Node\nmetadata: {name: n, labels: {a: 1}}",
-            "metadata.labels: must be texts by name; write numbers in quotes",
+            "metadata.labels: must be texts by name; write numbers and times in quotes",
         ),
         (
             CLUSTER.replace("kind: Cluster", "kind: Clusters"),
@@ -324,6 +324,14 @@ def test_time_begins_with_the_newest_price_and_older_ones_are_unknown() -> None:
         (
             QUOTA % ("p", "parent: q", 1) + "---" + QUOTA % ("q", "parent: p", 1),
             "a quota cannot be above itself",
+        ),
+        (
+            "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec: 3",
+            "(JobSet s): spec: has not the form of a JobSet",
+        ),
+        (
+            "apiVersion: fleet.dev/v1alpha1\nkind: Placement\nmetadata: {name: p}\nspec: {}",
+            "(Placement p): spec.workload: must be given",
         ),
         ("name,runs,gpu\nx,1h,8", 'line 1: column "gpu" is none of name,'),
         ("name,runs\nx,1h,3,4", "2.csv, line 2: has more fields than columns"),
