@@ -1,12 +1,15 @@
 """Events at the gateway: what happens to a workload, for `kubectl describe`.
 
-One Event for each thing that happened, by a name made of it; a repetition counts it up. An Event
-that cannot be written is let go: the record says the same.
+One Event for each thing that happened; a repetition counts it up, in whatever life of the gateway:
+the end of its name is made of what happened. The beginning rises with time, since clients show what
+happened within one second in the order of names. An Event that cannot be written is let go: the
+record says the same.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +29,9 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _SOURCE: Final = "fleet-dispatch"
+_TIME: Final = 14
+"""Digits of a time in microseconds: enough for two thousand years."""
+_DIGEST: Final = 10
 LEFT: Final = "MemberLeft"
 _TROUBLE: Final = frozenset({"Lost", "Failed", "Evicted"})
 
@@ -43,6 +49,9 @@ class Chronicle:
         self._events = events
         self._uid = uid
         self._now = now
+        self._last = 0
+        self._writing: dict[tuple[str, str, str], str] = {}
+        """Names of Events that are being written, by what they are about."""
 
     async def note(self, workload: Workload, before: Record, after: Record) -> None:
         """Write down what changed from one record to the next."""
@@ -53,8 +62,9 @@ class Chronicle:
         """One Event about an object of the fleet."""
         metadata = about["metadata"]
         namespace, uid = metadata["namespace"], metadata["uid"]
-        digest = sha256(f"{uid}/{reason}/{message}".encode()).hexdigest()[:16]
-        name = f"{metadata['name']}.{digest}"
+        digest = sha256(f"{uid}/{reason}/{message}".encode()).hexdigest()[:_DIGEST]
+        known = namespace, metadata["name"], digest
+        name = self._writing.get(known) or self._written(*known) or self._next(*known[1:])
         now = text_of(self._now())
         event: Object = {
             "apiVersion": "v1",
@@ -88,6 +98,7 @@ class Chronicle:
             obj["lastTimestamp"] = now
             return obj
 
+        self._writing[known] = name
         try:
             try:
                 await self._store.create(self._events, event)
@@ -97,12 +108,37 @@ class Chronicle:
                 )
         except (ApiError, StoreError) as error:
             log.info("event %s of %s was not written: %s", reason, metadata["name"], error)
+        finally:
+            self._writing.pop(known, None)
+
+    def _written(self, namespace: str, about: str, digest: str) -> str:
+        """The name of the Event that says so already, "" where there is none."""
+        named = (namespace, f"{about}."), (namespace, f"{about}/")
+        there = self._store.collection(self._events).snapshot().span(start=named[0], end=named[1])
+        ending = re.compile(rf"{re.escape(about)}\.[0-9a-f]{{{_TIME}}}{digest}")
+        return next((each.name for each in there.entries() if ending.fullmatch(each.name)), "")
+
+    def _next(self, about: str, digest: str) -> str:
+        """A name after all that were given before, in the order of texts."""
+        self._last = max(self._last + 1, int(self._now() * 1e6))
+        return f"{about}.{self._last:0{_TIME}x}{digest}"
 
 
 def happenings(
     before: Record, after: Record, *, what: str = "Job"
 ) -> Iterator[tuple[str, str, str]]:
-    """(type, reason, message) of what happened between two records."""
+    """(type, reason, message) of what happened between two records. What a part says and the whole
+    says again is told once: of the whole where it has ended with that, else of the part."""
+    parts = list(_of_parts(before, after))
+    whole = list(_of_whole(before, after, what=what))
+    if after.phase == "Failed":
+        parts = [each for each in parts if not any(each[2] in told for *_, told in whole)]
+    said = {message for *_, message in parts}
+    yield from parts
+    yield from (each for each in whole if each[2] not in said)
+
+
+def _of_parts(before: Record, after: Record) -> Iterator[tuple[str, str, str]]:
     earlier = {(each.cluster, each.generation): each for each in before.shards}
     for shard in after.shards:
         was = earlier.get((shard.cluster, shard.generation))
@@ -113,6 +149,9 @@ def happenings(
         elif shard.live and shard.lost_at is None and shard.reason:
             if was is None or shard.reason != was.reason:
                 yield "Warning", shard.reason, shard.message
+
+
+def _of_whole(before: Record, after: Record, *, what: str) -> Iterator[tuple[str, str, str]]:
     if before.phase == after.phase:
         return
     where = ", ".join(f"{shard.count} in {shard.cluster}" for shard in after.shards)

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -30,3 +36,28 @@ def test_every_example_is_listed() -> None:
 def test_the_readme_names_them() -> None:
     assert "(examples/README.md)" in README
     assert "-f examples/gang.yaml" in README
+
+
+def quantities(node: object, field: str = "") -> Iterator[tuple[str, object]]:
+    """What resources are asked for anywhere in an object."""
+    if isinstance(node, list):
+        for each in node:
+            yield from quantities(each, field)
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            if field in ("limits", "requests", "allocatable", "shape"):
+                yield name, value
+            yield from quantities(value, name)
+
+
+def test_quantities_are_texts_so_that_what_is_applied_again_is_unchanged() -> None:
+    """kubectl compares what it sends with what it gets: `1` is not `"1"`, to any API server."""
+    texts = [path.read_text() for path in EXAMPLES.rglob("*.yaml")]
+    for page in (ROOT / "README.md", *EXAMPLES.rglob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        texts += re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    found = [
+        each for text in texts for document in yaml.safe_load_all(text)
+        for each in quantities(document)
+    ]  # fmt: skip
+    assert len(found) > 10
+    assert [each for each in found if not isinstance(each[1], str)] == []
