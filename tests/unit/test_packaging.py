@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fleet", "adapters", "virtualnode", "policies")
@@ -166,6 +171,40 @@ def test_the_lock_file_has_every_dependency_at_a_version_that_is_allowed():
         if canonicalize_name(wanted.name) == project["name"]:
             continue
         assert wanted.specifier.contains(lock[canonicalize_name(wanted.name)]), text
+
+
+def run_part() -> set[str]:
+    """Names in the first part of requirements.lock, as scripts/environment cuts it."""
+    (cut,) = re.findall(r"sed '/\^(.*)/,\$d'", (ROOT / "scripts" / "environment").read_text())
+    head, found, _ = (ROOT / "requirements.lock").read_text("utf-8").partition(f"\n{cut}")
+    assert found
+    return {canonicalize_name(name) for name in re.findall(r"^([\w.-]+)==", head, re.MULTILINE)}
+
+
+def needed(texts: Iterable[str]) -> set[str]:
+    """All that these requirements need here, by the metadata of what is installed."""
+    found: set[str] = set()
+    waiting = [Requirement(text) for text in texts]
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        extras = ("", *wanted.extras)
+        if name not in found:
+            found.add(name)
+            more = map(Requirement, requires(name) or ())
+            waiting += [
+                each for each in more
+                if not each.marker or any(each.marker.evaluate({"extra": e}) for e in extras)
+            ]  # fmt: skip
+    return found
+
+
+def test_the_demo_installs_what_a_gateway_needs_and_what_installs_it_and_no_more() -> None:
+    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
+    locked_first = run_part()
+    assert needed([*wanted, "editables"]) <= locked_first
+    assert not locked_first & {"kubernetes", "mypy", "numpy", "ortools", "pytest", "ruff"}
+    assert locked_first < locked().keys()
 
 
 def test_every_dependency_has_a_lower_bound():

@@ -116,3 +116,65 @@ def test_what_a_machine_cannot_do_is_skipped_and_said(ci):
 def test_ci_fails_when_tests_fail(ci):
     code, outcomes = ci({"test": 1}, CI="")
     assert (code, outcomes[2]) == (1, "FAILED (1)")
+
+
+INTERPRETER = """#!/bin/sh
+for last; do :; done
+case "$*" in
+    *"-m venv"*) mkdir -p "$last/bin" && cp "$0" "$last/bin/python" ;;
+    *"-r "*) echo "packages of $(tr '\\n' ' ' <"$last")" >>"$TOLD" ;;
+    *"-e "*) echo fleet >>"$TOLD" ;;
+esac
+"""
+
+
+@pytest.fixture
+def prepare(tmp_path):
+    """`prepare_environment` with an argument, over an interpreter that says what it installs."""
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    shutil.copy(ROOT / "scripts" / "environment", scripts)
+    (scripts / "any").write_text('. "$(dirname -- "$0")/environment"\nprepare_environment $1\n')
+    (tmp_path / "requirements.lock").write_text("a\n# What its tests and checks need besides.\nb\n")
+    (tmp_path / "pyproject.toml").touch()
+    interpreter, told = tmp_path / "interpreter", tmp_path / "told"
+    interpreter.write_text(INTERPRETER)
+    interpreter.chmod(0o755)
+
+    def prepare(part=""):
+        told.write_text("")
+        variables = {"PATH": os.environ["PATH"], "PYTHON": str(interpreter), "TOLD": str(told)}
+        subprocess.run(["sh", scripts / "any", part], check=True, env=variables)
+        return told.read_text().splitlines()
+
+    prepare.root = tmp_path
+    return prepare
+
+
+RUN = ["packages of a ", "fleet"]
+ALL = ["packages of a # What its tests and checks need besides. b ", "fleet"]
+
+
+def test_the_demo_needs_less_than_the_tests_and_is_done_with_what_they_have(prepare):
+    assert prepare("run") == RUN
+    assert prepare("run") == []
+    assert prepare() == ALL
+    assert prepare() == prepare("run") == []
+
+
+@pytest.mark.parametrize("change", ["requirements.lock", "pyproject.toml"])
+def test_what_is_locked_anew_is_installed_anew(prepare, change):
+    assert prepare() == ALL
+    with (prepare.root / change).open("a") as file:
+        file.write("\n")
+    assert [each.strip() for each in prepare("run")] == ["packages of a", "fleet"]
+    assert [each.strip() for each in prepare()] == [each.strip() for each in ALL]
+    shutil.rmtree(prepare.root / ".venv")
+    assert prepare("run") != []
+
+
+def test_the_demo_and_the_testbed_ask_for_no_more_than_they_need():
+    asks = {path.name: re.findall(r"^prepare_environment *(.*)$", path.read_text(), re.MULTILINE)
+            for path in SCRIPTS if not path.name.endswith("environment")}  # fmt: skip
+    assert {name for name, found in asks.items() if found == ["run"]} == {"demo", "testbed"}
+    assert {name for name, found in asks.items() if found == [""]} >= {"check", "test", "run"}
