@@ -29,9 +29,9 @@ from adapters.kueue import Dispatcher
 from fleet.apiserver.controllers import Controllers
 from fleet.apiserver.http import Limits, Options, Server
 from fleet.apiserver.kinds import CustomKind
-from fleet.dispatch.decisions import Timing
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.parts import Parts
+from fleet.dispatch.situation import Timing
 from fleet.errors import ConfigError
 from fleet.gateway import own
 from fleet.gateway.assembly import Assembly

@@ -3,11 +3,12 @@
 A workload goes `Queued → QuotaHeld → Holding → Committed → Running → Succeeded | Failed`, and back
 to Queued or Lost where something breaks; the Placement object beside it is the durable record of
 that. `controller` names what wants a look; `reconciler` reads the present state of one workload in
-the store and in its members (`looking`, `sight`), asks `decisions` what follows (pure), writes the
-record by compare-and-set before it acts on it, and acts (`acting`). The protocol is one for all
-kinds; what differs – the shard's object, its lease, how a status is made of it – is a `kind.Kind`,
-one package each: `jobs`, `pods`. `shape`, `environment`, `rendezvous`, `carrying` and `ranks` say
-what stands in a member; `parts` tells the view which objects of members belong to workloads.
+the store and in its members (`looking`, `sight`), asks `decisions` what follows (pure: a
+`situation`, and a decision), writes the record by compare-and-set before it acts on it, and acts
+(`acting`). The protocol is one for all kinds; what differs – the shard's object, its lease, how a
+status is made of it – is a `kind.Kind`, one package each: `jobs`, `pods`. `shape`, `environment`,
+`rendezvous`, `carrying`, `ranks` and `walls` say what stands in a member; `parts` tells the view
+which objects of members belong to workloads.
 
 Invariants: nothing starts before every shard of a generation is held and the commit is stored; a
 second pass over the same state writes nothing, renewals of leases apart; what was sent to a member

@@ -21,7 +21,6 @@ from fleet.dispatch.acting import Actor, OnBlocks, anywhere
 from fleet.dispatch.bars import Bars
 from fleet.dispatch.carrying import CARRIED
 from fleet.dispatch.chronicle import Chronicle
-from fleet.dispatch.decisions import Timing
 from fleet.dispatch.kinds import KINDS, kind_of, row_of
 from fleet.dispatch.leases import Leases, ShardKey
 from fleet.dispatch.looking import PODS, Looker
@@ -30,6 +29,7 @@ from fleet.dispatch.premises import NAMESPACES, PRIORITY_CLASSES, Premises, not_
 from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
 from fleet.dispatch.sight import pod_view
+from fleet.dispatch.situation import Timing
 from fleet.dispatch.unplaced import Unplaced
 from fleet.dispatch.waiting import Waiting
 from fleet.errors import ApiError, Conflict, FleetError, TransportError

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fleet.dispatch import record as records
 from fleet.dispatch.acting import reason_of
 from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove, Renew
-from fleet.dispatch.decisions import Decision, Situation, Timing, decide, refused_before
+from fleet.dispatch.decisions import decide, refused_before
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.looking import Seen
 from fleet.dispatch.marks import FINALIZER
 from fleet.dispatch.record import Record
 from fleet.dispatch.shape import owner_reference
 from fleet.dispatch.sight import Refused
+from fleet.dispatch.situation import Decision, Situation, Timing
 from fleet.errors import AlreadyExists, ApiError, NotFound, TransportError
 from policies import PLACEMENT
 from policies.placement import name_of

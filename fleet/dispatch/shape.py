@@ -33,9 +33,9 @@ from fleet.view.naming import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fleet.dispatch.decisions import Ask
     from fleet.dispatch.kind import Kind
     from fleet.dispatch.record import Shard
+    from fleet.dispatch.situation import Ask
 
 Object = dict[str, Any]
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from fleet.apiserver.kinds import CustomKind
     from fleet.apiserver.writing import Admission
-    from fleet.dispatch.decisions import Timing
     from fleet.dispatch.parts import Parts
+    from fleet.dispatch.situation import Timing
     from fleet.kube.discovery import Catalogue
     from fleet.kube.resources import GroupVersionResource
     from fleet.members.member import Member

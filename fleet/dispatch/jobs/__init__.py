@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.dispatch.decisions import Ask
 from fleet.dispatch.jobs import fold, shape, sight
 from fleet.dispatch.marks import FINALIZER, gate_name
 from fleet.dispatch.shape import Workload
 from fleet.dispatch.sight import moment
+from fleet.dispatch.situation import Ask
 from fleet.kube.resources import GroupVersionResource
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.dispatch.decisions import Ask
 from fleet.dispatch.pods import fold, following, shape, sight
 from fleet.dispatch.shape import Workload
 from fleet.dispatch.sight import pod_view
+from fleet.dispatch.situation import Ask
 from fleet.kube.resources import GroupVersionResource
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from fleet.dispatch import record as records
 from fleet.dispatch.acting import Actor
 from fleet.dispatch.bars import Bars
 from fleet.dispatch.chronicle import Chronicle
-from fleet.dispatch.decisions import Timing
 from fleet.dispatch.leases import Leases, ShardKey
 from fleet.dispatch.looking import Looker
 from fleet.dispatch.planning import Answer, Answered
 from fleet.dispatch.premises import Premises
 from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
+from fleet.dispatch.situation import Timing
 from fleet.dispatch.waiting import Waiting
 from fleet.errors import FleetError, TransportError
 from fleet.gateway.bills import Bills

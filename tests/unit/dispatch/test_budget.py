@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.dispatch.budget import NOTHING, Budget, brought_on, judged
-from fleet.dispatch.decisions import Ask, Situation, decide
+from fleet.dispatch.decisions import decide
 from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import Record, Shard
 from fleet.dispatch.sight import PodView, Sight, pod_view
+from fleet.dispatch.situation import Ask, Situation
 
 EAST = Shard("east", 0, 1, first=0, count=2, state="Running")
 WEST = Shard("west", 1, 1, first=2, count=2, state="Running")

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from fleet.dispatch.acts import Hold, Meet, Open, Remove, Renew, Stop
-from fleet.dispatch.decisions import Ask, Decision, Situation, Timing, decide
+from fleet.dispatch.decisions import decide
 from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import Debt, Record, Shard
 from fleet.dispatch.sight import PodView, Refused, Sight
+from fleet.dispatch.situation import Ask, Decision, Situation, Timing
 
 NOW = 1_800_000_000.0
 TIMING = Timing(hold_s=30, hold_limit_s=120, margin_s=5)

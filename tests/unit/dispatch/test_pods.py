@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.dispatch.acts import Hold, Meet, Open, Remove, Renew
-from fleet.dispatch.decisions import Situation, decide
+from fleet.dispatch.decisions import decide
 from fleet.dispatch.pods import PODS
 from fleet.dispatch.pods.following import patch_of
 from fleet.dispatch.pods.sight import shard_view
 from fleet.dispatch.record import Debt, Record, Shard
 from fleet.dispatch.shape import Terms
 from fleet.dispatch.sight import Sight, pod_view
+from fleet.dispatch.situation import Situation
 from fleet.kube import defaults
 from fleet.kube.patch import apply_patch
 
