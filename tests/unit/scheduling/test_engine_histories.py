@@ -1,4 +1,4 @@
-"""The engine over the search, whatever happens: what holds in every history of a whole fleet.
+"""The engine over the gateway's Placer, whatever happens: what holds in every history of a whole fleet.
 
 Gangs of several sizes and units are submitted, end and are withdrawn; quotas change; nodes and
 clusters go and come back. Checked by sums of its own: conservation, no partial gang, no eviction
@@ -17,10 +17,16 @@ from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.decisions import Admit, Preempt, Wait
 from fleet.scheduling.engine import Engine
-from fleet.scheduling.holdings import Holdings
+from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.placer import Item, Unplaced
+from fleet.scheduling.plan import Plan
+from fleet.scheduling.planner import Asked
+from fleet.scheduling.price import Prices
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
+from fleet.scheduling.rooms import Picture, Rooms
+from fleet.scheduling.selection import Policy
+from fleet.scheduling.standing import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,13 +68,15 @@ class World:
 
     def __init__(self, build: Any, rules: Rules, *, order: Iterable[str] = FLEET) -> None:
         self.build = build
+        self.order = [*order]
         self.broken: set[tuple[str, int]] = set()
         self.away: set[str] = set()
-        self.holdings = Holdings([self.cluster(name) for name in order])
-        self.engine = Engine(TREES[0], self.holdings, rules=rules)
+        self.items: dict[str, Item] = {}
+        self.rooms = Rooms()
+        self.look()
+        self.engine = Engine(TREES[0], self.rooms, rules=rules)
         self.tree = TREES[0]
         self.now = 0.0
-        self.items: dict[str, Item] = {}
         self.running: dict[str, Admit] = {}
         self.since: dict[str, float] = {}
         self.evictions: Counter[str] = Counter()
@@ -90,6 +98,20 @@ class World:
         ]
         capacity = capacity_of(nodes, [], as_of_s=0.0, block_label="rack")
         return Cluster(name, {}, capacity, parameter_plane=plane)
+
+    def look(self) -> None:
+        """A round begins: over the fleet as it is, for all that was ever submitted."""
+        there = [self.cluster(name) for name in self.order if name not in self.away]
+        self.rooms.begin(
+            Picture(tuple(there), Ledger(), Prices(), self.build.now, now_s=0.0),
+            {uid: self.asked(item) for uid, item in self.items.items()},
+        )
+
+    def asked(self, item: Item) -> tuple[Asked, Wish]:
+        demand: Any = item.demand
+        policy = Policy("default", item.uid, demand.policy)
+        wish = Wish({"worker": item.pods}, {"worker": {GPU: 1}})
+        return Asked(demand, policy, before={}, queued_at=self.build.now), wish
 
     # -- events
 
@@ -138,22 +160,25 @@ class World:
             uid, quota, priority, len(self.items), {GPU: size * unit}, uid,
             run_time_s=run_time_s, demand=demand, pods=size * unit,
         )  # fmt: skip
+        self.look()
         self.engine.submit(self.items[uid], self.now)
 
     def toggle_node(self, node: tuple[str, int]) -> None:
+        """What its block does not hold any more is ended, the youngest first."""
         name, at = node
         self.broken ^= {node}
-        if name not in self.away:
-            self.holdings.put(self.cluster(name))
-        self.upset([uid for uid in self.running if at in self.seats(uid)[name]])
+        block = FLEET[name][1][at]
+        there = {uid: self.blocks(uid)[name, block] for uid in self.running}
+        hit: list[str] = []
+        for uid in sorted(there, key=lambda uid: (-self.since[uid], uid)):
+            left = sum(pods for other, pods in there.items() if other not in hit)
+            if there[uid] and left > self.size(name, block):
+                hit.append(uid)
+        self.upset(hit)
 
     def toggle_cluster(self, name: str) -> None:
         self.away ^= {name}
-        if name in self.away:
-            self.holdings.remove(name)
-        else:
-            self.holdings.put(self.cluster(name))
-        self.upset([uid for uid in self.running if self.seats(uid)[name]])
+        self.upset([uid for uid in self.running if any(c == name for c, _ in self.blocks(uid))])
 
     def upset(self, hit: list[str]) -> None:
         """Members are not what they were, and what ran there has to begin anew."""
@@ -161,6 +186,7 @@ class World:
         for uid in hit:
             self.gone(uid)
             self.engine.evicted(uid, self.now)
+        self.look()
         self.engine.capacity_changed()
 
     def gone(self, uid: str) -> None:
@@ -187,35 +213,39 @@ class World:
         self.engine.verify()
         return told
 
-    def seats(self, uid: str) -> dict[str, Counter[int]]:
-        """By cluster, how many pods are on which of its nodes."""
-        found: dict[str, Counter[int]] = {name: Counter() for name in FLEET}
-        for name, taken in self.running[uid].placed.plan.seats:  # type: ignore[attr-defined]
-            blocks = FLEET[name][1]
-            for block, seats in taken.seats:
-                there = [at for at, each in enumerate(blocks) if each == block]
-                for position, pods in seats:
-                    found[name][there[position]] += pods
+    def size(self, name: str, block: str) -> int:
+        """Pods that a block holds."""
+        whole = [at for at, each in enumerate(FLEET[name][1]) if each == block]
+        return PER_NODE * sum((name, at) not in self.broken for at in whole)
+
+    def blocks(self, uid: str) -> Counter[tuple[str, str]]:
+        """How many of its pods are in which block of which cluster."""
+        plan = self.running[uid].placed.plan
+        assert isinstance(plan, Plan)
+        found: Counter[tuple[str, str]] = Counter()
+        for shard in plan.shards:
+            found.update({(shard.cluster, block): pods for block, pods in shard.blocks})
         return found
 
     def check_gang(self, told: Admit) -> None:
         """All of it, in whole units, on one network, in no more clusters than allowed."""
         assert told.uid not in self.running
-        item = self.items[told.uid]
-        gang = item.demand.policy.gang  # type: ignore[attr-defined]
-        pieces = told.placed.plan.answer.pieces  # type: ignore[attr-defined]
-        assert sum(sum(piece.pods) for piece in pieces) == item.pods
+        item, plan = self.items[told.uid], told.placed.plan
+        assert isinstance(plan, Plan)
+        gang = plan.demand.policy.gang
+        assert sum(shard.pods for shard in plan.shards) == item.pods
         assert dict(told.requests) == dict(item.requests)
-        for piece in pieces:
-            assert all(pods % gang.unit == 0 for _, pods in piece.blocks[0])
-            assert piece.cluster not in self.away
-        split = item.demand.policy.mode == "Split"  # type: ignore[attr-defined]
-        assert len(pieces) <= (gang.max_clusters if split else 1)
+        for shard in plan.shards:
+            assert sum(pods for _, pods in shard.blocks) == shard.pods
+            assert all(pods % gang.unit == 0 for _, pods in shard.blocks)
+            assert shard.cluster not in self.away
+        split = plan.demand.policy.mode == "Split"
+        assert len(plan.shards) <= (gang.max_clusters if split else 1)
         if split:
-            assert len({FLEET[piece.cluster][0] for piece in pieces}) == 1
+            assert len({FLEET[shard.cluster][0] for shard in plan.shards}) == 1
 
     def check_sums(self, told: Admit) -> None:
-        """No node of the quota tree above its limit by it, no machine above what it has."""
+        """No node of the quota tree above its limit by it, no block above what it has."""
         for node in self.tree.path(told.item.quota):
             below = {*self.tree.under(node.name)}
             used = sum(
@@ -224,13 +254,10 @@ class World:
             share = node.shares[GPU]
             limit = share.limit if node.parent else share.guaranteed
             assert limit is None or used <= limit
-        pods: Counter[tuple[str, int]] = Counter()
+        pods: Counter[tuple[str, str]] = Counter()
         for uid in self.running:
-            for name, there in self.seats(uid).items():
-                pods.update({(name, at): count for at, count in there.items()})
-        assert all(count <= PER_NODE for count in pods.values())
-        mine = {(name, at) for name, there in self.seats(told.uid).items() for at in there}
-        assert not mine & self.broken
+            pods.update(self.blocks(uid))
+        assert all(count <= self.size(*block) for block, count in pods.items())
 
     def check_victims(self, told: Preempt) -> None:
         assert told.victims
@@ -251,8 +278,6 @@ class World:
     def drain(self) -> None:
         """Everything is whole again and nothing more comes: whatever could ever start has to."""
         self.broken, self.away, self.tree = set(), set(), TREES[0]
-        for name in FLEET:
-            self.holdings.put(self.cluster(name))
         self.upset([])
         self.engine.quota_changed(self.tree)
         for _ in range(3 * len(self.items) + 8):
@@ -270,8 +295,9 @@ class World:
                 assert item.requests[GPU] > 20
             else:
                 assert why.reason == "NoSuchCapacity"
-                empty = Holdings([self.cluster(name) for name in FLEET])
-                assert isinstance(empty.place(item), Unplaced)
+                for uid in self.items:
+                    self.rooms.give(uid)
+                assert isinstance(self.rooms.place(item), Unplaced)
 
 
 Event = tuple[str, int, str, int, int, float | None]
@@ -333,7 +359,9 @@ def shown(told: Decision) -> tuple[object, ...]:
     if isinstance(told, Admit | Preempt):
         placed = told.placed
         victims = told.victims if isinstance(told, Preempt) else ()
-        return kind, told.uid, victims, placed.clusters, placed.plan.seats  # type: ignore[attr-defined]
+        assert isinstance(placed.plan, Plan)
+        where = [(shard.cluster, shard.blocks) for shard in placed.plan.shards]
+        return kind, told.uid, victims, placed.clusters, where
     assert isinstance(told, Wait)
     return kind, told.uid, str(told.why)
 
