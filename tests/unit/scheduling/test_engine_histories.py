@@ -1,4 +1,4 @@
-"""The engine over the gateway's Placer, whatever happens: what holds in every history of a whole fleet.
+"""The engine over the gateway's Placer, whatever happens: what holds in every history of a fleet.
 
 Gangs of several sizes and units are submitted, end and are withdrawn; quotas change; nodes and
 clusters go and come back. Checked by sums of its own: conservation, no partial gang, no eviction
