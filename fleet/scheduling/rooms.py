@@ -10,7 +10,7 @@ wait for outlives a round: nobody else may be placed there. Not for two tasks at
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -91,6 +91,10 @@ class Rooms:
         """The last ones that were found with others gone, and what they were found in."""
         self._promised: dict[str, set[str]] | None = None
         """By uid, in which clusters something is promised to it."""
+        self._held: dict[str, Mapping[str, Mapping[Vector, Mapping[str, int]]]] = {}
+        """By uid, what has been asked of `Picture.taken_by` in this round."""
+        self._empty: dict[tuple[str, frozenset[str]], Capacity] = {}
+        """Clusters without some, as far as this round had use for them."""
         self._shuts: dict[tuple[str, frozenset[str]], tuple[Capacity, Capacity]] = {}
         """Clusters with some nodes shut, and what they were made of."""
         self._alike: dict[object, Refusal] = {}
@@ -104,7 +108,7 @@ class Rooms:
         """
         self._picture = picture
         self._asked = asked
-        self._promised, self._alike = None, {}
+        self._promised, self._held, self._empty, self._alike = None, {}, {}, {}
         self._found.clear()
         self.refusals = {uid: each for uid, each in self.refusals.items() if uid in asked}
         kept = {uid: plan for uid, (plan, _) in self._taken.items() if uid in asked}
@@ -123,6 +127,8 @@ class Rooms:
             self._taken[uid] = plan, _seated(plan, left)
         for name, base in bases.items():
             self.views.put(replace(base.given, capacity=left.get(name)))
+        now = self.views.capacities
+        self._shuts = {key: made for key, made in self._shuts.items() if made[0] is now.get(key[0])}
 
     def _based(self, cluster: Cluster, promises: Ledger) -> _Base:
         capacity = cluster.capacity
@@ -316,18 +322,15 @@ class Rooms:
 
     def _freed(self, without: Collection[str]) -> dict[str, Cluster]:
         """The clusters that some of those are in, as they would be without."""
-        gone = frozenset(without)
-        told: dict[str, list[Mapping[Vector, Mapping[str, int]]]] = {}
+        gone, there = frozenset(without), dict[str, set[str]]()
         for uid in sorted(gone):
-            for name in self._promised_in(uid):
-                told.setdefault(name, [])
-            for name, taken in self._now.taken_by(uid).items():
-                told.setdefault(name, []).append(taken)
+            for name in self._held_by(uid):
+                there.setdefault(name, set()).add(uid)
         left: dict[str, Capacity] = {}
-        for name, pods in told.items():
+        for name, uids in there.items():
             base = self._bases.get(name)
             if base is not None and base.given.capacity is not None:
-                left[name] = _without(base, pods, gone)
+                left[name] = self._emptied(base, frozenset(uids))
         again = frozenset(left)
         for uid, (plan, seats) in self._taken.items():
             if uid not in gone and not again.isdisjoint(seats):
@@ -341,12 +344,35 @@ class Rooms:
             for name, capacity in left.items()
         }
 
-    def _promised_in(self, uid: str) -> Collection[str]:
-        if self._promised is None:
-            self._promised = {}
-            for key in self._now.promises.entries:
-                self._promised.setdefault(key.uid, set()).add(key.cluster)
-        return self._promised.get(uid, ())
+    def _held_by(self, uid: str) -> Mapping[str, Mapping[Vector, Mapping[str, int]]]:
+        """What the pods of a workload take, by cluster; of those where something is only promised
+        to it, nothing."""
+        known = self._held.get(uid)
+        if known is None:
+            if self._promised is None:
+                self._promised = {}
+                for key in self._now.promises.entries:
+                    self._promised.setdefault(key.uid, set()).add(key.cluster)
+            known = {name: {} for name in self._promised.get(uid, ())}
+            known = self._held[uid] = {**known, **self._now.taken_by(uid)}
+        return known
+
+    def _emptied(self, base: _Base, gone: frozenset[str]) -> Capacity:
+        """A cluster whose pods of those who are gone have left the nodes that they are on."""
+        name, capacity = base.given.name, base.given.capacity
+        assert capacity is not None
+        known = self._empty.get((name, gone))
+        if known is None:
+            pods: dict[Vector, Counter[str]] = {}
+            for uid in gone:
+                for request, nodes in self._held_by(uid)[name].items():
+                    pods.setdefault(request, Counter()).update(nodes)
+            for request, nodes in sorted(pods.items(), key=lambda each: each[0]):
+                capacity = capacity.give(capacity.on_nodes(PodKind(request), nodes))
+            entries = base.promises.entries.items()
+            left = Ledger({key: entry for key, entry in entries if key.uid not in gone})
+            known = self._empty[name, gone] = left.deduct(name, capacity)
+        return known
 
 
 def amounts_of(shard: Shard, wish: Wish) -> dict[Key, int]:
@@ -373,16 +399,3 @@ def _given(capacity: Capacity, seats: Iterable[Taken]) -> Capacity:
     for taken in seats:
         capacity = capacity.give(taken)
     return capacity
-
-
-def _without(
-    base: _Base, pods: Iterable[Mapping[Vector, Mapping[str, int]]], gone: Collection[str]
-) -> Capacity:
-    """A cluster whose pods of those who are gone have left the nodes that they are on."""
-    capacity = base.given.capacity
-    assert capacity is not None
-    for taken in pods:
-        for request, nodes in sorted(taken.items()):
-            capacity = capacity.give(capacity.on_nodes(PodKind(request), nodes))
-    left = {key: entry for key, entry in base.promises.entries.items() if key.uid not in gone}
-    return Ledger(left).deduct(base.given.name, capacity)
