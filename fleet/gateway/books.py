@@ -18,7 +18,7 @@ from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster, cluster_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fleet.kube.resources import Resource
     from fleet.scheduling.capacity import Capacity
@@ -119,10 +119,13 @@ class Books:
         self._clusters_read[entry.name] = entry, cluster
         return cluster
 
-    def taken_by(self, workload: str) -> dict[str, dict[Vector, dict[str, int]]]:
+    def taken_by(self, workload: str) -> dict[str, Mapping[Vector, Mapping[str, int]]]:
         """What the pods of a workload, by its UID, take: by member, see `NodeAccounts.taken_by`."""
-        found = {name: each.taken_by(workload) for name, each in self._accounts.items()}
-        return {name: taken for name, taken in found.items() if taken}
+        return {
+            name: taken
+            for name, each in self._accounts.items()
+            if (taken := each.taken_by(workload))
+        }
 
     def taken_by_others(self, namespace: str) -> dict[str, dict[tuple[str, str], int]]:
         """What members run in their namespace of that name that the fleet did not put there: by

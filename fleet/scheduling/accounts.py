@@ -58,6 +58,8 @@ class NodeAccounts:
         self._seen: dict[tuple[str, int], int] = {}
         self._of: dict[str, dict[tuple[str, str], None]] = {}
         """The pods of each workload."""
+        self._taken_by: dict[str, dict[Vector, dict[str, int]]] = {}
+        """What they take, of those that were asked about."""
         self._others: dict[str, dict[str, Amounts]] = {}
         """By namespace and node, what pods take that no shard has."""
         self._picture: Capacity | None = None
@@ -88,6 +90,7 @@ class NodeAccounts:
         self._used.clear()
         self._seen.clear()
         self._of.clear()
+        self._taken_by.clear()
         self._others.clear()
         self._nodes.clear()
         self._picture = None
@@ -124,15 +127,20 @@ class NodeAccounts:
         self._picture = picture.at(as_of_s)
         return self._picture
 
-    def taken_by(self, workload: str) -> dict[Vector, dict[str, int]]:
+    def taken_by(self, workload: str) -> Mapping[Vector, Mapping[str, int]]:
         """Pods of a workload, by its UID, that take something of nodes: by what each takes, how
         many on which node."""
-        found: dict[Vector, dict[str, int]] = {}
-        for key in self._of.get(workload, ()):
-            pod = self._pods[key]
-            if pod is not None and pod.taken:
-                nodes = found.setdefault(vector(pod.taken), {})
-                nodes[pod.node] = nodes.get(pod.node, 0) + 1
+        found = self._taken_by.get(workload)
+        if found is None:
+            pods = self._of.get(workload)
+            if pods is None:
+                return {}
+            found = self._taken_by[workload] = {}
+            for key in pods:
+                pod = self._pods[key]
+                if pod is not None and pod.taken:
+                    nodes = found.setdefault(vector(pod.taken), {})
+                    nodes[pod.node] = nodes.get(pod.node, 0) + 1
         return found
 
     def taken_by_others(self, namespace: str) -> dict[tuple[str, str], int]:
@@ -196,6 +204,7 @@ class NodeAccounts:
         if pod.shard is not None:
             self._seen[pod.shard] = self._seen.get(pod.shard, 0) + 1
             self._of.setdefault(pod.shard[0], {})[key] = None
+            self._taken_by.pop(pod.shard[0], None)
         self._forget(pod.node)
 
     def _leave(self, key: tuple[str, str]) -> None:
@@ -216,6 +225,7 @@ class NodeAccounts:
             self._seen[pod.shard] -= 1
             if not self._seen[pod.shard]:
                 del self._seen[pod.shard]
+            self._taken_by.pop(pod.shard[0], None)
             pods = self._of[pod.shard[0]]
             del pods[key]
             if not pods:

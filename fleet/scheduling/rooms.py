@@ -93,7 +93,7 @@ class Rooms:
         """By uid, in which clusters something is promised to it."""
         self._held: dict[str, Mapping[str, Mapping[Vector, Mapping[str, int]]]] = {}
         """By uid, what has been asked of `Picture.taken_by` in this round."""
-        self._empty: dict[tuple[str, frozenset[str]], Capacity] = {}
+        self._empty: dict[frozenset[str], dict[str, Capacity]] = {}
         """Clusters without some, as far as this round had use for them."""
         self._shuts: dict[tuple[str, frozenset[str]], tuple[Capacity, Capacity]] = {}
         """Clusters with some nodes shut, and what they were made of."""
@@ -322,15 +322,12 @@ class Rooms:
 
     def _freed(self, without: Collection[str]) -> dict[str, Cluster]:
         """The clusters that some of those are in, as they would be without."""
-        gone, there = frozenset(without), dict[str, set[str]]()
-        for uid in sorted(gone):
-            for name in self._held_by(uid):
-                there.setdefault(name, set()).add(uid)
-        left: dict[str, Capacity] = {}
-        for name, uids in there.items():
-            base = self._bases.get(name)
-            if base is not None and base.given.capacity is not None:
-                left[name] = self._emptied(base, frozenset(uids))
+        gone = frozenset(without)
+        seen = frozenset(uid for uid in gone if self._held_by(uid))
+        emptied = self._empty.get(seen)
+        if emptied is None:
+            emptied = self._empty[seen] = self._emptied(seen)
+        left = dict(emptied)
         again = frozenset(left)
         for uid, (plan, seats) in self._taken.items():
             if uid not in gone and not again.isdisjoint(seats):
@@ -357,22 +354,27 @@ class Rooms:
             known = self._held[uid] = {**known, **self._now.taken_by(uid)}
         return known
 
-    def _emptied(self, base: _Base, gone: frozenset[str]) -> Capacity:
-        """A cluster whose pods of those who are gone have left the nodes that they are on."""
-        name, capacity = base.given.name, base.given.capacity
-        assert capacity is not None
-        known = self._empty.get((name, gone))
-        if known is None:
-            pods: dict[Vector, Counter[str]] = {}
-            for uid in gone:
-                for request, nodes in self._held_by(uid)[name].items():
+    def _emptied(self, gone: Collection[str]) -> dict[str, Capacity]:
+        """The clusters that pods of those who are gone were in, or were promised to, without what
+        was taken in this round: the pods have left the nodes that they are on."""
+        there: dict[str, dict[Vector, Counter[str]]] = {}
+        for uid in sorted(gone):
+            for name, taken in self._held_by(uid).items():
+                pods = there.setdefault(name, {})
+                for request, nodes in taken.items():
                     pods.setdefault(request, Counter()).update(nodes)
-            for request, nodes in sorted(pods.items(), key=lambda each: each[0]):
-                capacity = capacity.give(capacity.on_nodes(PodKind(request), nodes))
+        left: dict[str, Capacity] = {}
+        for name, pods in there.items():
+            base = self._bases.get(name)
+            if base is None or base.given.capacity is None:
+                continue
+            capacity = base.given.capacity
+            for request, on in sorted(pods.items(), key=lambda each: each[0]):
+                capacity = capacity.give(capacity.on_nodes(PodKind(request), on))
             entries = base.promises.entries.items()
-            left = Ledger({key: entry for key, entry in entries if key.uid not in gone})
-            known = self._empty[name, gone] = left.deduct(name, capacity)
-        return known
+            kept = Ledger({key: entry for key, entry in entries if key.uid not in gone})
+            left[name] = kept.deduct(name, capacity)
+        return left
 
 
 def amounts_of(shard: Shard, wish: Wish) -> dict[Key, int]:

@@ -67,8 +67,11 @@ class Books:
         ]
 
     def taken_by(self, workload: str) -> dict[str, Any]:
-        found = {name: each.taken_by(workload) for name, each in self.accounts.items()}
-        return {name: taken for name, taken in found.items() if taken}
+        return {
+            name: taken
+            for name, each in self.accounts.items()
+            if (taken := each.taken_by(workload))
+        }
 
     def taken_by_others(self, namespace: str) -> dict[str, Any]:
         return {}

@@ -407,7 +407,7 @@ class _Course:
                 if pods and role in kinds:
                     self._members.put(uid, shard.cluster, [(kinds[role], {"": pods})])
 
-    def _free_present(self, job: _Job) -> list[tuple[str, PodKind, dict[str, int]]]:
+    def _free_present(self, job: _Job) -> list[tuple[str, PodKind, Mapping[str, int]]]:
         """Its pods by cluster, kind and node, which do not count as those of others any more."""
         if not job.work.real_uid:
             return []

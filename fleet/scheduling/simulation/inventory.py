@@ -44,7 +44,7 @@ class Inventory:
     """Of clusters whose Nodes are known one by one."""
     warnings: tuple[str, ...] = ()
 
-    def taken_by(self, uid: str) -> dict[str, dict[Vector, dict[str, int]]]:
+    def taken_by(self, uid: str) -> dict[str, Mapping[Vector, Mapping[str, int]]]:
         """By cluster, what the pods of a workload take: see `NodeAccounts.taken_by`."""
         found = {name: each.taken_by(uid) for name, each in self.accounts.items()}
         return {name: taken for name, taken in found.items() if taken}
