@@ -649,3 +649,26 @@ async def test_exclusive_work_is_told_its_class_and_goes_where_no_other_is(teams
     assert shards(answered.answer) == {"west": (0, 3)}
     assert answered.answer.status["isolation"] == {"class": "payments", **apart}
     assert answered.answer.said.reason == "Lent"
+
+
+async def test_a_question_is_read_again_only_when_what_it_is_read_from_has_changed(store):
+    rule = await store.create(PLACEMENT_POLICY.resource, policy(mode="One"))
+    asks = placing(store, east=4, west=4)
+    workload = (await store.create(JOBS, job(ranks=6))).parse()
+    status = {"phase": "Queued", "queuedAt": "2026-11-29T00:00:00Z"}
+    record = await store.create(PLACEMENT.resource, placement(workload, status))
+    question = Question(workload=workload, placement=record.parse())
+    refused = await asks.plan(question)
+    assert not refused.placed
+    known = asks._planner._asking["uid-train"].asked
+    await asks.plan(Question(workload=workload, placement=record.parse()))
+    assert asks._planner._asking["uid-train"].asked is known
+    barred = Question(workload=workload, placement=record.parse(), barred={"east": "is full"})
+    told = {e["name"]: e["reason"] for e in (await asks.plan(barred)).status["clusters"]}
+    assert told == {"east": "Barred", "west": "TooSmall"}
+    assert not (await asks.plan(question)).placed
+    changed = policy()
+    changed["metadata"]["resourceVersion"] = str(rule.revision)
+    await store.update(PLACEMENT_POLICY.resource, changed, expected=rule.revision)
+    answer = await asks.plan(question)
+    assert shards(answer) == {"east": (0, 4), "west": (4, 2)}
