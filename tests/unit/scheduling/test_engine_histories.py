@@ -73,11 +73,12 @@ class World:
         self.away: set[str] = set()
         self.items: dict[str, Item] = {}
         self.rooms = Rooms()
-        self.look()
         self.engine = Engine(TREES[0], self.rooms, rules=rules)
         self.tree = TREES[0]
         self.now = 0.0
         self.running: dict[str, Admit] = {}
+        self.seats: dict[str, Counter[tuple[str, int]]] = {}
+        """On which nodes the pods of what runs are, as its members chose."""
         self.since: dict[str, float] = {}
         self.evictions: Counter[str] = Counter()
         self.leaving: dict[str, str] = {}
@@ -96,16 +97,33 @@ class World:
             )
             for at, block in enumerate(blocks)
         ]
-        capacity = capacity_of(nodes, [], as_of_s=0.0, block_label="rack")
+        pods = [
+            self.build.pod(f"{uid}-{at}-{number}", f"n{at}", requests={GPU.resource: "1"})
+            for uid, seats in self.seats.items()
+            for (cluster, at), count in seats.items()
+            if cluster == name
+            for number in range(count)
+        ]
+        capacity = capacity_of(nodes, pods, as_of_s=0.0, block_label="rack")
         return Cluster(name, {}, capacity, parameter_plane=plane)
 
     def look(self) -> None:
-        """A round begins: over the fleet as it is, for all that was ever submitted."""
+        """A round begins: over the fleet as it is, for all that waits."""
         there = [self.cluster(name) for name in self.order if name not in self.away]
-        self.rooms.begin(
-            Picture(tuple(there), Ledger(), Prices(), self.build.now, now_s=0.0),
-            {uid: self.asked(item) for uid, item in self.items.items()},
-        )
+        picture = Picture(
+            tuple(there), Ledger(), Prices(), self.build.now, now_s=0.0, taken_by=self.taken_by
+        )  # fmt: skip
+        waiting = [item for item, _ in self.engine.waiting()]
+        self.rooms.begin(picture, {item.uid: self.asked(item) for item in waiting})
+
+    def taken_by(self, uid: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for (name, at), pods in self.seats.get(uid, {}).items():
+            if name not in self.away:
+                demand: Any = self.items[uid].demand
+                taken = found.setdefault(name, {}).setdefault(demand.role.kind.request, {})
+                taken[f"n{at}"] = pods
+        return found
 
     def asked(self, item: Item) -> tuple[Asked, Wish]:
         demand: Any = item.demand
@@ -160,25 +178,15 @@ class World:
             uid, quota, priority, len(self.items), {GPU: size * unit}, uid,
             run_time_s=run_time_s, demand=demand, pods=size * unit,
         )  # fmt: skip
-        self.look()
         self.engine.submit(self.items[uid], self.now)
 
     def toggle_node(self, node: tuple[str, int]) -> None:
-        """What its block does not hold any more is ended, the youngest first."""
-        name, at = node
         self.broken ^= {node}
-        block = FLEET[name][1][at]
-        there = {uid: self.blocks(uid)[name, block] for uid in self.running}
-        hit: list[str] = []
-        for uid in sorted(there, key=lambda uid: (-self.since[uid], uid)):
-            left = sum(pods for other, pods in there.items() if other not in hit)
-            if there[uid] and left > self.size(name, block):
-                hit.append(uid)
-        self.upset(hit)
+        self.upset([uid for uid, seats in self.seats.items() if seats[node]])
 
     def toggle_cluster(self, name: str) -> None:
         self.away ^= {name}
-        self.upset([uid for uid in self.running if any(c == name for c, _ in self.blocks(uid))])
+        self.upset([u for u, seats in self.seats.items() if any(c == name for c, _ in seats)])
 
     def upset(self, hit: list[str]) -> None:
         """Members are not what they were, and what ran there has to begin anew."""
@@ -186,23 +194,24 @@ class World:
         for uid in hit:
             self.gone(uid)
             self.engine.evicted(uid, self.now)
-        self.look()
-        self.engine.capacity_changed()
 
     def gone(self, uid: str) -> None:
-        del self.running[uid]
+        del self.running[uid], self.seats[uid]
         self.owed.get(self.leaving.pop(uid, ""), set()).discard(uid)
 
     # -- what must hold
 
     def step(self, later: float = 1) -> list[Decision]:
         self.now += later
+        self.look()
         self.engine.capacity_changed()  # as the gateway does before each round
         told = self.engine.step(self.now)
         for each in told:
             if isinstance(each, Admit):
                 self.check_gang(each)
                 self.owed.pop(each.uid, None)
+                assert isinstance(each.placed.plan, Plan)
+                self.seats[each.uid] = self.seated(each.placed.plan)
                 self.running[each.uid] = each
                 self.since[each.uid] = self.now
                 self.check_sums(each)
@@ -213,18 +222,24 @@ class World:
         self.engine.verify()
         return told
 
-    def size(self, name: str, block: str) -> int:
-        """Pods that a block holds."""
-        whole = [at for at, each in enumerate(FLEET[name][1]) if each == block]
-        return PER_NODE * sum((name, at) not in self.broken for at in whole)
-
-    def blocks(self, uid: str) -> Counter[tuple[str, str]]:
-        """How many of its pods are in which block of which cluster."""
-        plan = self.running[uid].placed.plan
-        assert isinstance(plan, Plan)
-        found: Counter[tuple[str, str]] = Counter()
+    def seated(self, plan: Plan) -> Counter[tuple[str, int]]:
+        """Where members put the pods: each on the first node of its block that has room."""
+        used: Counter[tuple[str, int]] = Counter()
+        for seats in self.seats.values():
+            used.update(seats)
+        found: Counter[tuple[str, int]] = Counter()
         for shard in plan.shards:
-            found.update({(shard.cluster, block): pods for block, pods in shard.blocks})
+            blocks = FLEET[shard.cluster][1]
+            for block, pods in shard.blocks:
+                for _ in range(pods):
+                    node = next(
+                        (shard.cluster, at)
+                        for at, each in enumerate(blocks)
+                        if each == block
+                        and (shard.cluster, at) not in self.broken
+                        and used[shard.cluster, at] + found[shard.cluster, at] < PER_NODE
+                    )
+                    found[node] += 1
         return found
 
     def check_gang(self, told: Admit) -> None:
@@ -245,7 +260,7 @@ class World:
             assert len({FLEET[shard.cluster][0] for shard in plan.shards}) == 1
 
     def check_sums(self, told: Admit) -> None:
-        """No node of the quota tree above its limit by it, no block above what it has."""
+        """No node of the quota tree above its limit by it."""
         for node in self.tree.path(told.item.quota):
             below = {*self.tree.under(node.name)}
             used = sum(
@@ -254,10 +269,6 @@ class World:
             share = node.shares[GPU]
             limit = share.limit if node.parent else share.guaranteed
             assert limit is None or used <= limit
-        pods: Counter[tuple[str, str]] = Counter()
-        for uid in self.running:
-            pods.update(self.blocks(uid))
-        assert all(count <= self.size(*block) for block, count in pods.items())
 
     def check_victims(self, told: Preempt) -> None:
         assert told.victims
@@ -295,8 +306,6 @@ class World:
                 assert item.requests[GPU] > 20
             else:
                 assert why.reason == "NoSuchCapacity"
-                for uid in self.items:
-                    self.rooms.give(uid)
                 assert isinstance(self.rooms.place(item), Unplaced)
 
 
