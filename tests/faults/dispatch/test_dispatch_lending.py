@@ -6,6 +6,7 @@ affair here: its use is what its members say of its namespace.
 
 from __future__ import annotations
 
+import random
 from datetime import datetime
 
 import orjson
@@ -519,3 +520,78 @@ async def test_a_member_without_network_policies_takes_no_work_that_wants_one(li
     await lives.run("guest", 7)
     await fleet.until(lambda: lives.phase("guest") == "Running")
     assert fleet.record("guest").shards[0].cluster == "west"
+
+
+class Watch:
+    """What holds at every moment of a history."""
+
+    def __init__(self, lives):
+        self.lives = lives
+        self.notices = {}
+        """When each workload was told that it would end."""
+
+    def look(self):
+        lives, fleet = self.lives, self.lives.fleet
+        lives.planner.engine.verify()
+        names = [name for name in fleet.records() if fleet.job(name) is not None]
+        for name in names:
+            status = lives.status(name)
+            loan, told = status.get("loan"), status.get("preemptedFor")
+            if loan and "endsAt" in loan:
+                given = self.notices.setdefault((name, loan["since"]), loan["endsAt"])
+                assert given == loan["endsAt"], "a notice that is given stands"
+                assert seconds(loan["endsAt"]) - seconds(loan["recalledAt"]) >= NOTICE_S
+            if loan and told and told["kind"] == "LendingPolicy":
+                ends = self.notices.get((name, loan["since"]))
+                assert ends is not None, "it was ended without notice"
+                assert fleet.clock.now >= seconds(ends), "before its notice was over"
+        for terms in lives.desk.terms:
+            for account in lives.desk.accounts():
+                leaving = sum(
+                    loan.amounts.get(account.key, 0)
+                    for loan in lives.desk.loans.values()
+                    if loan.donor == terms.donor and loan.recalled
+                )
+                assert account.lent - leaving <= account.lendable, "into the donor's floor"
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_histories_of_loans_keep_notice_and_floor_whatever_happens(lives, crash, seed):
+    fleet, rng, watch = lives.fleet, random.Random(seed), Watch(lives)
+    keep = rng.choice(["None", *["SurvivesLossOfOneCluster"] * 3])
+    await lives.lend(keep=keep, term=rng.choice(["20s", "1h"]), renew=rng.random() < 0.7)
+    made = 0
+    for _ in range(40):
+        match rng.choice(["job", "job", "serving", "serving", "delete", "crash", "policy", "wait"]):
+            case "job":
+                made += 1
+                await fleet.run_job(f"w{made}", rng.choice([2, 4, 6, 8]), **{
+                    "run-for": rng.choice([8, 30, 300])
+                })  # fmt: skip
+            case "serving":
+                used = {name: rng.randrange(5) for name in fleet.members}
+                free = {name: m.room - m.used() for name, m in fleet.members.items()}
+                lives.books.serving = {name: min(used[name], free[name]) for name in used}
+            case "delete" if made:
+                name = f"w{rng.randrange(made) + 1}"
+                if fleet.job(name) is not None:
+                    await fleet.delete_job(name)
+            case "crash":
+                fleet.crash_after = fleet.operations + rng.randrange(30)
+            case "policy":
+                await lives.lend(keep=keep, term=rng.choice(["20s", "1h"]))
+        for _ in range(rng.randrange(1, 8)):
+            try:
+                await fleet.round()
+            except crash:
+                await fleet.restart()
+                await fleet.round()
+            watch.look()
+    fleet.crash_after = None
+    lives.books.serving = {}
+    for name in list(fleet.records()):
+        if fleet.job(name) is not None:
+            await fleet.delete_job(name)
+    await fleet.until(lambda: not fleet.left_over())
+    await fleet.round()
+    assert lives.lent() == 0
