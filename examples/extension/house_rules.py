@@ -34,12 +34,15 @@ class Green:
 
 
 class PriceList:
-    """Prices from a file that somebody else keeps up to date: {"fetched": TIME, "p5": "98.32"}."""
+    """Prices from a file that somebody else keeps up to date: {"p5": "98.32"}, and when they were
+    fetched, where it says so; else they are true as of when they are read. `HOUSE_PRICES` names the
+    file; without it there are no prices."""
 
     def prices(self) -> dict[str, Any]:
-        file = Path(os.environ.get("HOUSE_PRICES", "/etc/fleet/prices.json"))
-        listed = json.loads(file.read_text(encoding="utf-8"))
-        fetched = listed.pop("fetched")
+        file = os.environ.get("HOUSE_PRICES")
+        listed = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+        fetched = listed.pop("fetched", None)
+        dated = {} if fetched is None else {"asOf": fetched}
         return {
             "currency": "USD",
             "maxAge": "6h",
@@ -49,7 +52,7 @@ class PriceList:
                     "instanceType": name,
                     "billing": "Spot",
                     "perHour": price,
-                    "asOf": fetched,
+                    **dated,
                 }
                 for name, price in sorted(listed.items())
             ],

@@ -184,6 +184,16 @@ def test_the_example_reads_prices(example, tmp_path, monkeypatch):
     (book,) = found.objects
     assert book["metadata"]["name"] == "price-list"
     assert book["spec"]["offers"][0]["perHour"] == "41.10"
+    monkeypatch.setenv("HOUSE_PRICES", str(EXAMPLE / "prices.json"))
+    found = example.read_prices()
+    assert found.warnings == ()
+    assert all("asOf" not in each for each in found.objects[0]["spec"]["offers"])
+    assert len(found.objects[0]["spec"]["offers"]) == 2
+    assert "HOUSE_PRICES=$PWD/examples/extension/prices.json" in (EXAMPLE / "README.md").read_text()
+    monkeypatch.delenv("HOUSE_PRICES")
+    found = example.read_prices()
+    assert (found.warnings, found.objects[0]["spec"].get("offers", [])) == ((), [])
+    monkeypatch.setenv("HOUSE_PRICES", str(file))
     file.unlink()
     assert "FileNotFoundError" in example.read_prices().warnings[0]
 
