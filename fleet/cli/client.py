@@ -158,6 +158,7 @@ class Client:
     def __init__(self, access: Access) -> None:
         self.access = access
         self._url = urlsplit(access.server)
+        self._warned: set[str] = set()
 
     def get(
         self,
@@ -253,7 +254,10 @@ class Client:
             except (OSError, http.client.HTTPException) as error:
                 raise self._unreachable(error, timeout_s) from error
             for value in response.headers.get_all("Warning", []):
-                click.echo(f"Warning: {_warning_text(value)}", err=True)
+                text = _warning_text(value)
+                if text not in self._warned:  # a command may ask several times
+                    self._warned.add(text)
+                    click.echo(f"Warning: {text}", err=True)
             if response.status >= 400:
                 raise self._refused(response, path)
             try:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.cli import output
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=output.Integer(0, 65535),
     default=0,
     show_default="a free one",
     help="Port of the gateway.",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--address", help="Address to listen on (default 127.0.0.1).")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port to listen on (default 7443; 0: a free one)."
+    "--port", type=output.Integer(0, 65535), help="Port to listen on (default 7443; 0: a free one)."
 )
 @click.option("--state-directory", help="What the gateway keeps (default ~/.local/state/fleet).")
 @click.option("--kubeconfig", help="Where to write the kubeconfig for clients.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fleet.cli.client import Client
 
 JOIN_S = 60.0
+_WIDTH = 92
 CLUSTERS = "/apis/fleet.dev/v1alpha1/clusters"
 _CREDENTIALS = (
     "client-certificate-data",
@@ -156,16 +158,26 @@ def _left_behind(left: Mapping[str, Mapping[str, Any]]) -> str:
     for name, known in left.items():
         uid = (known.get("status") or {}).get("uid")
         if uid:
-            lines.append(
-                "  kubectl --kubeconfig FILE get namespace kube-system -o "
-                f"jsonpath={{.metadata.uid}}  # says {uid} if FILE leads to {name}"
+            lines += _pasteable(
+                "kubectl --kubeconfig FILE get namespace kube-system -o jsonpath={.metadata.uid}"
+                f"  # says {uid} if FILE leads to {name}"
             )
-    lines += [f"  {line}" for line in commands("FILE")]
+    for command in commands("FILE"):
+        lines += _pasteable(command)
     told = [line for name, known in left.items() for line in _saying(name, known)]
     if told:
         lines.append("What was said of the cluster goes with it; to say it again after a new join:")
     lines += [f"  {line}" for line in told]
     return "\n".join(lines)
+
+
+def _pasteable(command: str) -> list[str]:
+    """A command without quotes in lines that are not too long, after what it is for."""
+    words, _, why = command.partition("  # ")
+    first, *more = textwrap.wrap(words, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    lines = [f"  {first}", *(f"    {line}" for line in more)]
+    ended = [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+    return [f"  # {why}", *ended] if why else ended
 
 
 def _said(known: Mapping[str, Any]) -> dict[str, Any]:

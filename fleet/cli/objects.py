@@ -9,11 +9,13 @@ import click
 
 from fleet.cli import output
 from fleet.cli.target import gateway
+from fleet.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleet.cli.client import Client
+    from fleet.cli.discovery import Served
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _LIMIT = 500
@@ -64,29 +66,58 @@ def get(
         raise click.UsageError("A name and a selector exclude each other.")
     found = {kind: find(client, kind) for kind in dict.fromkeys(kind for kind, _ in wanted)}
     scope = "" if all_namespaces else namespace or client.access.namespace
-    paths = []
+    paths: dict[str, list[str]] = {}
     for kind, name in wanted:
         resource = found[kind]
         if name and resource.namespaced and all_namespaces:
             raise click.UsageError("A name and -A exclude each other.")
-        paths.append((resource, resource.path(namespace=scope, name=name)))
+        paths.setdefault(kind, []).append(resource.path(namespace=scope, name=name))
+    missing = Missing()
     if form in output.FORMATS[1:]:
-        output.document(_documents(client, [path for _, path in paths], query), form)
+        every = [path for each in paths.values() for path in each]
+        output.document(_documents(client, every, query, missing=missing), form)
+        missing.leave()
         return
-    several = len(found) > 1
-    for resource, path in paths:
-        prefix = f"{resource.gvr.group_resource}/" if several or form == "name" else ""
+    for kind, each in paths.items():
+        resource = found[kind]
         nothing = f"No resources found in {scope} namespace." if scope else "No resources found."
         with_namespace = all_namespaces and resource.namespaced
         show(
             client,
-            path,
+            *each,
             form=form,
             query=query,
-            prefix=prefix,
+            prefix=f"{_one_of(resource)}/" if len(found) > 1 or form == "name" else "",
             namespaces=with_namespace or scope.endswith(".*"),
             empty=nothing if resource.namespaced else "No resources found.",
+            missing=missing if len(wanted) > 1 else None,
         )
+    missing.leave()
+
+
+class Missing:
+    """Of several that are named, those that there are not: each is told, and the rest is shown, as
+    kubectl does."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def tell(self, error: NotFound) -> None:
+        click.echo(f"fleet: {error}", err=True)
+        self._told = True
+
+    def __bool__(self) -> bool:
+        return self._told
+
+    def leave(self) -> None:
+        """End as one does who did not find everything."""
+        if self._told:
+            raise click.exceptions.Exit(1)
+
+
+def _one_of(resource: Served) -> str:
+    """`pod`, `job.batch`."""
+    return ".".join(filter(None, (resource.kind.lower(), resource.gvr.group)))
 
 
 def _wanted(what: Sequence[str]) -> list[tuple[str, str]]:
@@ -102,42 +133,69 @@ def _wanted(what: Sequence[str]) -> list[tuple[str, str]]:
     return [(kind, name) for kind in kinds for name in what[1:] or ("",)]
 
 
-def _documents(client: Client, paths: Sequence[str], query: Sequence[tuple[str, str]]) -> Any:
+def _documents(
+    client: Client, paths: Sequence[str], query: Sequence[tuple[str, str]], *, missing: Missing
+) -> Any:
     """The object at one path as it is; several in a List."""
-    documents = [client.get(path, query) for path in paths]
-    if len(documents) == 1:
-        return documents[0]
+    if len(paths) == 1:
+        return client.get(paths[0], query)
     items: list[Any] = []
-    for document in documents:
-        items += document["items"] if "items" in document else [document]
+    for path in paths:
+        document = _got(client, path, query, missing=missing)
+        if document is not None:
+            items += document["items"] if "items" in document else [document]
     return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
+
+
+def _got(
+    client: Client,
+    path: str,
+    query: Sequence[tuple[str, str]],
+    *,
+    missing: Missing | None,
+    accept: str = "application/json",
+) -> Any:
+    """What is there; None for what is `missing`, where that is kept."""
+    try:
+        return client.get(path, query, accept=accept)
+    except NotFound as error:
+        if missing is None:
+            raise
+        missing.tell(error)
+        return None
 
 
 def show(
     client: Client,
-    path: str,
-    *,
+    *paths: str,
     form: str,
     query: Sequence[tuple[str, str]] = (),
     prefix: str = "",
     namespaces: bool = False,
     empty: str = "No resources found.",
+    missing: Missing | None = None,
 ) -> None:
-    """Print what is at `path`: a table (`table`, `wide`), names, or the document."""
+    """Print what is at `paths`: one table (`table`, `wide`), names, or the document. What is not
+    there is an error, or kept in `missing`."""
     if form in output.FORMATS[1:]:
-        output.document(client.get(path, query), form)
+        output.document(client.get(paths[0], query), form)
         return
     columns: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    page, more = list(query), "more"
-    while more:
-        document = client.get(path, [*page, ("limit", str(_LIMIT))], accept=_TABLE)
-        columns = document.get("columnDefinitions") or columns
-        rows += document.get("rows") or ()
-        more = (document.get("metadata") or {}).get("continue") or ""
-        page = [*query, ("continue", more)]
+    for path in paths:
+        page, more = list(query), "more"
+        while more:
+            asked = [*page, ("limit", str(_LIMIT))]
+            document = _got(client, path, asked, missing=missing, accept=_TABLE)
+            if document is None:
+                break
+            columns = document.get("columnDefinitions") or columns
+            rows += document.get("rows") or ()
+            more = (document.get("metadata") or {}).get("continue") or ""
+            page = [*query, ("continue", more)]
     if not rows:
-        click.echo(empty, err=True)
+        if missing is None or not missing:
+            click.echo(empty, err=True)
         return
     if form == "name":
         for row in rows:
@@ -174,9 +232,9 @@ def _cell(value: Any) -> str:
 @namespace_option
 @click.option("-c", "--container", default="", help="Container (default: the pod's own choice).")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from here on.")
-@click.option("--tail", type=click.IntRange(min=0), help="Only the last so many lines.")
+@click.option("--tail", type=output.Integer(min=0), help="Only the last so many lines.")
 @click.option(
-    "--since", "since_s", type=click.IntRange(min=1), help="Only the last so many seconds."
+    "--since", "since_s", type=output.Integer(min=1), help="Only the last so many seconds."
 )
 @click.option("-p", "--previous", is_flag=True, help="Of the container before its last restart.")
 @click.option("--timestamps", is_flag=True, help="Each line with its time.")
@@ -198,7 +256,6 @@ def logs(
     --timestamps all in the order of time. A rank whose log cannot be had is named.
     """
     from fleet.cli.discovery import find, read
-    from fleet.errors import NotFound
     from fleet.kube.paths import path_of
     from fleet.kube.resources import GroupVersionResource
 

@@ -10,6 +10,13 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+
+class Integer(click.IntRange):
+    """A whole number within bounds, called so where something else is given."""
+
+    name = "integer"
+
+
 FORMATS = ("table", "json", "yaml")
 
 

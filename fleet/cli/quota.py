@@ -106,7 +106,7 @@ def _row(obj: Mapping[str, Any], drawn: str, loans: Mapping[str, Sequence[Object
         for name in ("guaranteed", "limit", "used", "borrowed", "lent")
     ]
     waiting = int(status.get("waiting") or 0)
-    gangs = f"{waiting} gang{'s' if waiting > 1 else ''}" if waiting else _NONE
+    gangs = f"{waiting} gang{'' if waiting == 1 else 's'}" if waiting else "0"
     marks = [_over(status), *_lent(loans.get(obj["metadata"]["name"], ()))]
     last = "   ".join([gangs, "; ".join(filter(None, marks))]).rstrip()
     return [drawn + obj["metadata"]["name"], *cells, last]

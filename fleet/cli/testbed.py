@@ -79,7 +79,7 @@ def _shapes(
 @click.option(
     "-n",
     "count",
-    type=click.IntRange(1, MOST),
+    type=output.Integer(1, MOST),
     default=3,
     show_default=True,
     help="How many, where none is named.",

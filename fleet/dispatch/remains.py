@@ -8,11 +8,15 @@ it against the rights of dispatchers and against every object that the code make
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fleet.dispatch.marks import ACCEPT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from fleet.members.binding import BOUND_ANNOTATION
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST: Final = 88
 MARK: Final = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 """The label of what the fleet makes in members, as a selector."""
 
@@ -63,6 +67,17 @@ REMOVALS: Final = (
 numbers their pods last."""
 
 
+def _together(resources: Iterable[str]) -> list[list[str]]:
+    """As many for one command as can be read in one line."""
+    found: list[list[str]] = []
+    for each in resources:
+        if found and len(",".join((*found[-1], each))) <= _MOST:
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
 def commands(kubeconfig: str) -> list[str]:
     """The commands that remove all of it from the cluster that `kubeconfig` leads to.
 
@@ -73,10 +88,10 @@ def commands(kubeconfig: str) -> list[str]:
     lines = []
     for removal in REMOVALS:
         everywhere = " -A" if removal.namespaced else ""
-        lines.append(
-            f"{kubectl} delete {','.join(removal.resources)}{everywhere} -l {MARK}"
-            f"  # {removal.what}"
-        )
+        lines += [
+            f"{kubectl} delete {','.join(some)}{everywhere} -l {MARK}  # {removal.what}"
+            for some in _together(removal.resources)
+        ]
     lines += [
         f"{kubectl} annotate namespaces --all {BOUND_ANNOTATION}-  # in namespaces that stay",
         f"{kubectl} label namespaces --all {ACCEPT_LABEL}-",

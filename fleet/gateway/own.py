@@ -151,9 +151,12 @@ class NotAMembers:
         confusable = not resource.namespaced or resource.gvr.group_resource in _PARTS
         if old is None and confusable and self.named(resource, name):
             member = name.rpartition(".")[2]
+            there = f"context fleet or {member}"
+            if resource.namespaced:
+                there = f"-n {obj['metadata']['namespace']}.{member}"
             why = (
-                f'"{name}" names an object of member {member}: create it there (context fleet or '
-                f"{member}), or give it another name"
+                f'"{name}" names an object of member {member}: create it there ({there}), or give '
+                "it another name"
             )
             raise Invalid.of(
                 group=resource.gvr.group,

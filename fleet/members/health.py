@@ -140,6 +140,11 @@ class Health:
     api_ready: bool = True
     ends_at: float | None = None
 
+    @classmethod
+    def begun(cls, now: float) -> Health:
+        """Of a member that nothing is known of yet: since now."""
+        return cls({truth: Condition(truth, since=now) for truth in TRUTHS})
+
     def __getitem__(self, truth: Truth) -> Condition:
         return self.conditions[truth]
 

@@ -116,7 +116,7 @@ class Member:
         """`verified`: the transport was just seen to lead to the cluster with this UID."""
         self.name = name
         self.uid = uid
-        self.health = health.Health()
+        self.health = health.Health.begun(surroundings.wall())
         self.definitions = Definitions()
         self.discovery = Discovery(self, self.definitions)
         self.openapi = OpenAPI(self, surroundings.schemas)

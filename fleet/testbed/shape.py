@@ -36,7 +36,7 @@ class NodeShape:
         return {"cpu": "32", "memory": "256Gi", "pods": "110", **self.capacity}
 
 
-DEFAULT = (NodeShape(count=2, capacity={ACCELERATOR: "4"}, labels={PRODUCT_LABEL: "H200"}),)
+DEFAULT = (NodeShape(count=2, capacity={ACCELERATOR: "4"}, labels={PRODUCT_LABEL: "h200"}),)
 
 
 def parse(text: str) -> NodeShape:

@@ -177,6 +177,7 @@ async def test_a_fleet_object_is_not_named_like_a_members(
         }
         created = await api.call("POST", "/api/v1/namespaces/default/pods", pod)
         assert (created.status == 201) is fine
+        assert fine or "create it there (-n default.east)" in created.body["message"]
         # of other kinds there is nothing to be mistaken in a namespace
         assert (await api.call("POST", MAPS, {"metadata": {"name": name}})).status == 201
 

@@ -284,7 +284,7 @@ def test_get_prints_a_table(gateway: Gateway) -> None:
         "payments.east   db      0          true\n"
     )
     assert fleet("get", "po", "-A", "-o", "wide").output.splitlines()[2].endswith("true    b")
-    assert fleet("get", "pods", "-A", "-o", "name").output == "pods/web-1\npods/db\n"
+    assert fleet("get", "pods", "-A", "-o", "name").output == "pod/web-1\npod/db\n"
 
 
 def test_get_takes_the_contexts_namespace_and_selectors(gateway: Gateway) -> None:
@@ -309,7 +309,41 @@ def test_get_names_several_kinds(gateway: Gateway) -> None:
     gateway.answers["/api/v1/namespaces/payments.east/pods/web"] = table([("web",)], "Name")
     gateway.answers["/api/v1/nodes/n1.east"] = table([("n1.east",)], "Name")
     result = fleet("get", "pod/web", "no/n1.east", "-n", "payments.east")
-    assert result.output == "NAME\npods/web\nNAME\nnodes/n1.east\n"
+    assert result.output == "NAME\npod/web\nNAME\nnode/n1.east\n"
+
+
+@pytest.mark.parametrize("form", ["table", "name", "json"])
+def test_get_goes_on_where_one_of_several_is_missing(gateway: Gateway, form: str) -> None:
+    """In one table, as kubectl does; that something was missing is how it ends."""
+    for name in ("a", "c"):
+        found = {"kind": "Pod", "metadata": {"name": name}}
+        gateway.answers[f"/api/v1/namespaces/shop/pods/{name}"] = (
+            found if form == "json" else table([(name,)], "Name")
+        )
+    result = fleet("get", "pods", "a", "b", "c", "-n", "shop", "-o", form)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("fleet: ") and len(result.stderr.splitlines()) == 1
+    if form == "json":
+        items = json.loads(result.stdout)["items"]
+        assert [each["metadata"]["name"] for each in items] == ["a", "c"]
+    else:
+        told = {"table": "NAME\na\nc\n", "name": "pod/a\npod/c\n"}
+        assert result.stdout == told[form]
+    assert fleet("get", "pods", "a", "c", "-n", "shop", "-o", form).exit_code == 0
+    gone = fleet("get", "pod/x", "pod/y", "-n", "shop", "-o", form)
+    assert (gone.exit_code, len(gone.stderr.splitlines())) == (1, 2)
+    assert "No resources" not in gone.stderr
+
+
+def test_names_are_those_of_one_object(gateway: Gateway) -> None:
+    gateway.answers["/apis/batch/v1/namespaces/shop/cronjobs"] = table([("x",)], "Name")
+    assert fleet("get", "cronjobs", "-n", "shop", "-o", "name").output == "cronjob.batch/x\n"
+
+
+def test_what_is_no_number_is_called_that(gateway: Gateway) -> None:
+    result = fleet("logs", "x", "--tail", "80x")
+    assert result.exit_code == 2
+    assert "'80x' is not a valid integer." in result.stderr
 
 
 def test_a_union_of_namespaces_shows_each_objects_own(gateway: Gateway) -> None:
@@ -665,7 +699,8 @@ def test_leave_stops_at_the_first_refusal(gateway: Gateway) -> None:
 
 def printed_commands(result: Result) -> list[list[str]]:
     """The words of each kubectl command that is printed to be pasted."""
-    lines = [line for line in result.output.splitlines() if line.startswith("  kubectl ")]
+    whole = result.output.replace(" \\\n", " ")
+    lines = [line for line in whole.splitlines() if line.startswith("  kubectl ")]
     return [shlex.split(line, comments=True) for line in lines]
 
 
@@ -677,6 +712,7 @@ def test_leave_says_what_stays_in_the_cluster_and_how_to_remove_it(gateway: Gate
     assert [shlex.split(each, comments=True) for each in remains.commands("FILE")] == (
         printed_commands(result)
     )
+    assert max(map(len, result.stderr.splitlines())) <= 100
     gateway.answers["/fleet/leave"] = NotFound("east is no member")
     assert fleet("leave", "east").stderr == "fleet: east is no member\n"
 

@@ -90,11 +90,11 @@ def tree(gateway: dict[str, Any]) -> None:
 def test_the_tree_with_what_each_node_uses(tree: None) -> None:
     assert run("quota").stdout.splitlines() == [
         "NODE         GUARANTEED   LIMIT   USED   BORROWED   LENT   WAITING",
-        "root         64           64      58     –          –      –",
-        "├ research   40           –       –      –          –      –",
+        "root         64           64      58     –          –      0",
+        "├ research   40           –       –      –          –      0",
         "│ ├ cv       16           –       –      –          –      2 gangs   2 above its limit",
         "│ └ nlp      24           40      38     –          –      1 gang",
-        "└ serving    24           –       12     –          12     –",
+        "└ serving    24           –       12     –          12     0",
     ]
 
 
@@ -109,7 +109,7 @@ def test_what_a_node_has_on_loan_to_whom_and_until_when(
     ]
     row = run("quota").stdout.splitlines()[-1]
     assert row == (
-        "└ serving    24           –       12     –          12     –   "
+        "└ serving    24           –       12     –          12     0   "
         "6 called back from cv, ends 2026-03-01 17:05:00; "
         "6 on loan to nlp, until 2026-03-01 18:00:00"
     )

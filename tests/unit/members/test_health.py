@@ -44,6 +44,15 @@ def test_nothing_is_known_in_the_beginning():
     assert statuses(Health()) == "UUUUU"
 
 
+def test_what_was_never_measured_is_unknown_since_the_member_is_one():
+    begun = Health.begun(NOW - 60)
+    assert statuses(begun) == "UUUUU"
+    assert {each.since for each in begun.conditions.values()} == {NOW - 60}
+    later = after(Answered(), Watched(True), start=begun)
+    assert later["DataPlaneHealthy"].since == NOW - 60
+    assert later["Reachable"].since == NOW
+
+
 @pytest.mark.parametrize(
     ("observations", "expected"),
     [
