@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from fleet.errors import TestbedError
 from fleet.testbed.locking import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 KUBERNETES = "1.36.3"
 KUBERNETES_OLD = "1.32.13"
@@ -34,6 +35,7 @@ KUEUE = "0.17.0-fleet.1"
 BUILDS = Path(__file__).parent / "builds"
 MANIFESTS = "manifests"
 _SCRATCH = "build-"
+_TELL_EVERY_S = 30.0
 _GO_HINT = "install Go 1.26 or newer (go.dev/dl), or point KUBEBUILDER_ASSETS at a folder with it"
 
 
@@ -238,7 +240,37 @@ async def _build(wanted: Program, target: Path, tell: Callable[[str], None]) -> 
     command = go()
     if command is None:
         raise TestbedError(f"{wanted.label} is not on this machine and Go is missing: {_GO_HINT}")
-    tell(f"building {wanted.label} (once, about {wanted.minutes} min)")
+    tell(f"building {wanted.label} with Go (once, about {wanted.minutes} min)")
+    async with _telling(tell, wanted.label):
+        await _build_with(command, wanted, target)
+
+
+@asynccontextmanager
+async def _telling(tell: Callable[[str], None], label: str) -> AsyncIterator[None]:
+    """Say every now and then that it goes on, and at the end that it is done."""
+    clock = asyncio.get_running_loop().time
+    began_s = clock()
+
+    async def go_on() -> None:
+        while True:
+            await asyncio.sleep(_TELL_EVERY_S)
+            tell(f"still building {label}, for {_shown(clock() - began_s)}")
+
+    going_on = asyncio.create_task(go_on(), name=f"telling of {label}")
+    try:
+        yield
+    finally:
+        going_on.cancel()
+        await asyncio.wait({going_on})
+    tell(f"built {label} in {_shown(clock() - began_s)}")
+
+
+def _shown(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+async def _build_with(command: str, wanted: Program, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=target.parent) as folder:
         scratch = Path(folder)
         result = scratch / wanted.name

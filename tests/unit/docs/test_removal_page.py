@@ -10,6 +10,14 @@ from fleet.members import binding
 PAGE = (Path(__file__).parents[3] / "docs" / "removal.md").read_text()
 
 
+def test_every_place_on_a_machine_is_on_the_page() -> None:
+    for place in (
+        "~/.local/state/fleet", "~/.config/fleet", "~/.cache/fleet", "~/go/pkg/mod",
+        "~/.cache/go-build", "`.venv`",
+    ):  # fmt: skip
+        assert place in PAGE, place
+
+
 def test_every_kind_and_every_known_name_is_on_the_page() -> None:
     for removal in remains.REMOVALS:
         for resource in removal.resources:

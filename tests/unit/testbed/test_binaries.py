@@ -154,11 +154,33 @@ async def test_a_missing_program_is_built_once_and_then_found(machine):
 
     assert path == binaries.cache_home() / f"etcd-{binaries.ETCD}" / "etcd"
     assert os.access(path, os.X_OK)
-    assert said == [f"building etcd {binaries.ETCD} (once, about 1 min)"]
+    building, built = said
+    assert building == f"building etcd {binaries.ETCD} with Go (once, about 1 min)"
+    assert built.startswith(f"built etcd {binaries.ETCD} in ")
     assert await binaries.ensure("etcd", progress=said.append) == path
+    assert len(said) == 2
     (line,) = builds(machine)
     assert line.startswith(f"{binaries.BUILDS / 'etcd'} 0 build -trimpath")
     assert "-mod=readonly" in line
+
+
+async def test_a_build_says_that_it_goes_on_and_how_long_it_took(machine, monkeypatch):
+    monkeypatch.setattr(binaries, "_TELL_EVERY_S", 0)
+    slow = GO.replace("build)", 'build)\n    while [ ! -e "$BUILT.go" ]; do :; done', 1)
+    script(machine / "bin" / "go", slow)
+    told = []
+
+    def tell(line):
+        told.append(line)
+        if len(told) == 3:
+            (machine / "built.go").touch()
+
+    await binaries.ensure("etcd", progress=tell)
+    label = binaries.program("etcd").label
+    assert told[0] == f"building {label} with Go (once, about 1 min)"
+    assert told[1].startswith(f"still building {label}, for ")
+    assert told[-1].startswith(f"built {label} in ")
+    assert not [each for each in asyncio.all_tasks() if each.get_name().startswith("telling")]
 
 
 async def test_two_at_the_same_time_build_once(machine):
