@@ -245,6 +245,8 @@ class Views:
             rooms = self._rooms.setdefault(name, {})
             has = rooms.get(key)
             if has is None:
+                if len(rooms) >= _VIEWS:
+                    rooms.clear()
                 has = rooms[key] = room(demand, role, cluster, self.prices, self.mix)
         return judge(
             demand,
