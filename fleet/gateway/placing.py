@@ -353,8 +353,8 @@ class Placing:
                     run_time_s = read.expectation.seconds(policies, before_s=before_s)
                 if run_time_s != before_s:
                     self._retimed.append((uid, run_time_s))
-                item = self._item(uid, read, read.wish, fleet)
-                holding[uid] = Holds(replace(item, run_time_s=run_time_s), held)
+                item = self._item(uid, read, read.wish, fleet, run_time_s=run_time_s)
+                holding[uid] = Holds(item, held)
         self._count_others()
         untold = bring(self.engine, waiting, holding, now_s)
         loans = ((uid, self._by_uid[uid].loan) for uid in holding)
@@ -427,11 +427,13 @@ class Placing:
         )
         return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")), fleet)
 
-    def _item(self, uid: str, read: _Read, wish: Wish, fleet: Fleet) -> Item:
+    def _item(
+        self, uid: str, read: _Read, wish: Wish, fleet: Fleet, *, run_time_s: float | None
+    ) -> Item:
         """Of what has a place. Policies have no say in that any more."""
         run = self.engine.running().get(uid)
         if read.urgency is None and run is not None:
-            return run.whole
+            return replace(run.whole, run_time_s=run_time_s)
         return Item(
             uid=uid,
             quota=self.claims.quota.get(read.placement.namespace, ""),
@@ -439,6 +441,7 @@ class Placing:
             sequence=self._sequences[uid],
             requests=read.whole,
             shape=uid,
+            run_time_s=run_time_s,
             pods=sum(wish.pods.values()),
             preempts=read.urgency is not None and read.urgency.preempts(fleet),
         )
@@ -481,11 +484,10 @@ class Placing:
         self._number(
             [
                 (standing.seconds_of(read.status.get("queuedAt")) or 0.0, uid)
-                for uid, read in sorted(
-                    uids.items(), key=lambda each: each[1].placement.key
-                )
+                for uid, read in uids.items()
+                if uid not in self._sequences
             ]
-        )  # fmt: skip
+        )
 
     def _reading(self, placement: Entry, before: _Read | None) -> _Read:
         """A Placement, read only if it or its workload is not as it was."""
