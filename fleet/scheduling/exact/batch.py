@@ -3,18 +3,19 @@
 Two levels (clusters, then blocks) of which only the first is modelled: a cluster holds no more of
 the larger pods than fit on its nodes one beside the other, and no more of the larger units than fit
 in its blocks. Whoever places for real keeps these rules too, so what comes out is a bound for him;
-it can be reached where units of one size compete. Work is admitted by priority first, then less is
-better: tiers, clusters, units of unknown price, money.
+it can be reached where units of one size compete. Two programs are asked (`programs`), of which one
+relaxes further; no placement is better than what either says. Work is admitted by priority first,
+then less is better: tiers, clusters, units of unknown price, money.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fleet.scheduling.exact.programs import Relaxed, Whole
 from fleet.scheduling.exact.question import question_of
-from fleet.scheduling.exact.solver import Limits, cp_sat, solved_with
+from fleet.scheduling.exact.solver import Limits
 from fleet.scheduling.price import Prices
 from fleet.scheduling.requests import accelerators
 
@@ -76,19 +77,30 @@ def gap(
 
     The gap on the first level where the bound is better than what was reached, else that of the
     last, which is 0. Each level is bounded under the condition that the ones before are at least as
-    good as reached; a bound that the limit leaves loose makes the gap larger, never smaller.
+    good as reached; a bound that the limit leaves loose makes the gap larger, never smaller. Of two
+    bounds (`programs`) the closer one counts: no placement is better than either.
 
     Raises ConfigError where OR-tools is not installed.
     """
     fleet = tuple(clusters)
     questions = [question_of(each, fleet, now_s=now_s, prices=prices) for each in batch]
-    model = _Model(batch, questions, fleet)
+    model = Model(batch, questions, fleet, Whole())
     reached = levels(batch, placed)
     found = Gap("", 0, 0)
-    for level in reached:
+    for at, level in enumerate(reached):
         bound = model.bound(level, limits)
+        assert bound is not None
+        if bound != level.value:
+            relaxed = Model(batch, questions, fleet, Relaxed())
+            for before in reached[:at]:
+                relaxed.keep(before)
+            other = relaxed.bound(level, limits)
+            if other is not None:
+                bound = min(bound, other) if level.most else max(bound, other)
         found = Gap(level.name, level.value, bound)
         if bound != level.value:
+            made = bound < level.value if level.most else bound > level.value
+            assert not made, f"what was placed is better than its bound: {found}"
             return found
         model.keep(level)
     return found
@@ -120,21 +132,32 @@ def weight(demand: Demand) -> int:
     return devices or sum(role.pods for role in demand.roles)
 
 
-class _Model:
+class Model:
+    """A batch as a program whose solutions include every placement there is.
+
+    With the program `Relaxed` only the largest gangs are whole, so it has more solutions.
+    """
+
     def __init__(
-        self, batch: Sequence[Demand], questions: Sequence[Question], clusters: Sequence[Cluster]
+        self,
+        batch: Sequence[Demand],
+        questions: Sequence[Question],
+        clusters: Sequence[Cluster],
+        program: Whole | Relaxed,
     ) -> None:
-        self._cp = cp_sat()
-        self._m = self._cp.CpModel()
+        self._m = program
         self._batch = batch
         self._admitted: list[Any] = []
-        self._tiers: list[Any] = []
-        self._used: list[Any] = []
-        self._unpriced: list[Any] = []
-        self._money: list[Any] = []
+        self._tiers: list[tuple[int, Any, int]] = []
+        self._used: list[tuple[int, Any, int]] = []
+        self._unpriced: list[tuple[int, Any, int]] = []
+        self._money: list[tuple[int, Any, int]] = []
         self._claims: dict[str, list[tuple[int, int, Any]]] = {each.name: [] for each in clusters}
         """By cluster: (accelerators of a pod, accelerators of a unit, units)."""
-        for demand, question in zip(batch, questions, strict=True):
+        by_size = sorted(range(len(batch)), key=lambda at: (-weight(batch[at]), at))
+        ranks = {at: rank for rank, at in enumerate(by_size)}
+        for at, (demand, question) in enumerate(zip(batch, questions, strict=True)):
+            program.rank = ranks[at]
             self._admit(demand, question)
         for cluster in clusters:
             self._hold(cluster)
@@ -145,41 +168,74 @@ class _Model:
         admitted = m.new_bool_var("admit")
         self._admitted.append(admitted)
         used = {place.name: m.new_bool_var("use") for place in question.places}
-        latest = m.new_int_var(
-            0, max((t or 0 for p in question.places for t in p.tiers), default=0), "tier"
-        )
+        tiers = max((t or 0 for p in question.places for t in p.tiers), default=0)
+        first = min((t for p in question.places for t in p.tiers if t), default=0)
+        latest = m.new_int_var(0, tiers, "tier")
         m.add(sum(used.values()) <= question.span * admitted)
         networks: dict[tuple[str, str], Any] = {}
         for at, role in enumerate(demand.roles):
             units = []
+            by_network: dict[tuple[str, str] | None, list[tuple[int, Any, Any]]] = {}
             for place in question.places:
                 most, cheapest, priced = _offer(question, place.name, at)
                 tier = place.tiers[at]
                 if not most or not tier:
                     continue
-                var = m.new_int_var(0, min(most, role.units), "units")
-                by = m.new_bool_var("use by")
-                m.add(var <= min(most, role.units) * by)
-                m.add(by <= var)
-                m.add_implication(by, used[place.name])
-                m.add(latest >= tier * by)
+                by = used[place.name]
+                if len(demand.roles) > 1:
+                    by = m.new_bool_var("use by")
+                    m.add(by <= used[place.name])
+                if question.span == 1 and len(demand.roles) == 1:
+                    if most < role.units:
+                        m.add(by <= 0)
+                        continue
+                    var = role.units * by
+                else:
+                    var = m.new_int_var(0, min(most, role.units), "units")
+                    m.add(var <= min(most, role.units) * by)
+                    m.add(by <= var)
+                m.add(latest >= first * admitted + (tier - first) * by)
+                key: tuple[str, str] | None = None
                 if role.network != "None":
                     key = role.network, place.networks[at]
-                    chosen = networks.setdefault(key, m.new_bool_var("network"))
-                    m.add_implication(by, chosen)
+                    if key not in networks:
+                        networks[key] = m.new_bool_var("network")
+                    m.add(by <= networks[key])
+                by_network.setdefault(key, []).append((min(most, role.units), var, by))
                 if not priced:
-                    self._unpriced.append(var * role.unit)
+                    self._unpriced.append((role.unit, var, min(most, role.units)))
                 if cheapest:
-                    self._money.append(var * cheapest)
+                    self._money.append((cheapest, var, min(most, role.units)))
                 size = accelerators(role.kind.request)
                 if size:
                     self._claims[place.name].append((size, size * role.unit, var))
                 units.append(var)
             m.add(sum(units) == role.units * admitted)
+            for key, there in by_network.items():
+                self._gather(there, role.units, question.span, networks[key] if key else admitted)
         for kind in {kind for kind, _ in networks}:
             m.add(sum(var for (of, _), var in networks.items() if of == kind) <= 1)
-        self._used += used.values()
-        self._tiers.append(latest)
+        self._used += [(1, var, 1) for var in used.values()]
+        self._tiers.append((1, latest, tiers))
+
+    def _gather(
+        self, there: Sequence[tuple[int, Any, Any]], units: int, span: int, chosen: Any
+    ) -> None:
+        """All units of a role are in the chosen network, in no fewer clusters than hold them.
+
+        That follows from the rest where everything is whole; where it is not, it says more.
+        """
+        m = self._m
+        m.add(sum(var for _, var, _ in there) == units * chosen)
+        m.add(sum(by for _, _, by in there) <= span * chosen)
+        needed, held = 0, 0
+        for most in sorted((most for most, _, _ in there), reverse=True):
+            if held < units:
+                needed, held = needed + 1, held + most
+        if held < units or needed > span:
+            m.add(chosen <= 0)
+        else:
+            m.add(sum(by for _, _, by in there) >= needed * chosen)
 
     def _hold(self, cluster: Cluster) -> None:
         """No more than there is, of the larger pods and of the larger units too."""
@@ -202,48 +258,34 @@ class _Model:
                     there += on_nodes // whole * whole
                 self._m.add(sum(of * var for _, of, var in larger) <= there)
 
-    def bound(self, level: Level, limits: Limits) -> int:
-        """The best that is possible on a level."""
-        expression = self._expression(level)
-        if isinstance(expression, int):
-            return expression
-        self._m.clear_objective()
-        if level.most:
-            self._m.maximize(expression)
-        else:
-            self._m.minimize(expression)
-        status, solved = solved_with(self._m, limits)
-        if status == self._cp.INFEASIBLE:
-            raise AssertionError(f"a placement that was made is impossible, at level {level.name}")
-        # Bounds are of integers: the next one that could be reached.
-        bound: float = solved.best_objective_bound
-        return floor(bound + 1e-6) if level.most else ceil(bound - 1e-6)
+    def bound(self, level: Level, limits: Limits) -> int | None:
+        """The best that is possible on a level; None where that could not be told."""
+        terms = self._terms(level)
+        return self._m.bound(terms, most=level.most, limits=limits) if terms else 0
 
     def keep(self, level: Level) -> None:
-        expression = self._expression(level)
-        if isinstance(expression, int):
-            return
-        if level.most:
-            self._m.add(expression >= level.value)
-        else:
-            self._m.add(expression <= level.value)
+        terms = self._terms(level)
+        if terms:
+            total = sum(factor * var for factor, var, _ in terms)
+            self._m.add(total >= level.value if level.most else total <= level.value)
 
-    def _expression(self, level: Level) -> Any:
+    def _terms(self, level: Level) -> list[tuple[int, Any, int]]:
+        """(factor, variable, its largest value)"""
         match level.name:
             case "tier":
-                return sum(self._tiers)
+                return self._tiers
             case "clusters":
-                return sum(self._used)
+                return self._used
             case "unpriced":
-                return sum(self._unpriced)
+                return self._unpriced
             case "micro":
-                return sum(self._money)
+                return self._money
         priority = int(level.name.removeprefix("admitted "))
-        return sum(
-            weight(each) * admitted
+        return [
+            (weight(each), admitted, 1)
             for each, admitted in zip(self._batch, self._admitted, strict=True)
             if each.priority == priority
-        )
+        ]
 
 
 def _offer(question: Question, cluster: str, role: int) -> tuple[int, int, bool]:

@@ -15,6 +15,9 @@ WORK: Final = 20.0
 """Units of work that one decision may take, about seconds; most need a hundredth of one."""
 
 _ATTEMPTS: Final = 3
+_MISSING: Final = (
+    "the exact reference needs OR-tools, which is not installed: pip install 'fleet-gateway[exact]'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,7 @@ def cp_sat() -> Any:
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
-        raise ConfigError(
-            "the exact reference needs OR-tools, which is not installed: "
-            "pip install 'fleet-gateway[exact]'"
-        ) from error
+        raise ConfigError(_MISSING) from error
     return cp_model
 
 
@@ -66,3 +66,12 @@ def _solver(limits: Limits) -> Any:
     if limits.time_limit_s is not None:
         parameters.max_time_in_seconds = limits.time_limit_s
     return made
+
+
+def math_opt() -> Any:
+    """The module `ortools.math_opt.python.mathopt`. Raises ConfigError where it is not there."""
+    try:
+        from ortools.math_opt.python import mathopt
+    except ImportError as error:
+        raise ConfigError(_MISSING) from error
+    return mathopt

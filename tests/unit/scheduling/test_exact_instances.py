@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from placement_exact import FAMILIES, compare, place_all, summary
 
 from fleet.scheduling.exact import batch as exact_batch
-from fleet.scheduling.exact.batch import Gap, Share, gap, levels
+from fleet.scheduling.exact.batch import Gap, Level, Share, gap, levels
 from fleet.scheduling.exact.gang import solve
+from fleet.scheduling.exact.programs import Relaxed, Whole
 from fleet.scheduling.exact.question import question_of
 from fleet.scheduling.exact.solver import Limits
 from fleet.scheduling.placement import Plan, place
@@ -112,6 +113,28 @@ def test_a_gap_is_relative_to_the_larger():
     assert Gap("clusters", 110, 100).relative == pytest.approx(10 / 110)
     assert Gap("admitted 1", 90, 100).relative == pytest.approx(0.1)
     assert Share("a", 1, 1, None).micro is None
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.integers(100, 200), st.integers(0, 6), st.sampled_from((0.7, 1.0, 1.3)))
+def test_a_relaxed_program_bounds_what_the_whole_one_proves(number, whole, asked):
+    """Level by level, each held at its optimum while the next is bounded."""
+    made = placement_instances.batch(number, gangs=6, clusters=3, asked=asked)
+    questions = [
+        question_of(each, made.clusters, now_s=0.0, prices=made.prices) for each in made.demands
+    ]
+    exact, relaxed = (
+        exact_batch.Model(made.demands, questions, made.clusters, program)
+        for program in (Whole(), Relaxed(whole))
+    )
+    limits = Limits(work=5.0)
+    for level in levels(made.demands, {}):
+        best = exact.bound(level, limits)
+        bound = relaxed.bound(level, limits)
+        assert best is not None and bound is not None
+        assert bound >= best if level.most else bound <= best
+        for program in (exact, relaxed):
+            program.keep(Level(level.name, best))
 
 
 @settings(max_examples=25, deadline=None)
