@@ -102,11 +102,11 @@ class Rooms:
         """What was said last to those that found no room, by uid."""
 
     def begin(self, picture: Picture, asked: Mapping[str, tuple[Asked, Wish]]) -> None:
-        """A round over `picture`, for the workloads in `asked`, by uid.
+        """A round over `picture`, which stays as it is, for the workloads in `asked`, by uid.
 
         What was taken for a workload that does not wait any more is for the promises to say.
         """
-        self._picture = picture
+        self._picture = replace(picture, occupancy=picture.occupancy.copy())
         self._asked = asked
         self._promised, self._held, self._empty, self._alike = None, {}, {}, {}
         self._found.clear()

@@ -41,6 +41,14 @@ class Occupancy:
     def work_of(self, uid: str) -> str:
         return self.classes.get(uid, "")
 
+    def copy(self) -> Occupancy:
+        """The same, for a round that adds to it what it decides."""
+        users = {
+            cluster: {node: set(there) for node, there in nodes.items()}
+            for cluster, nodes in self.users.items()
+        }
+        return Occupancy(self.classes, users)
+
     def add(self, cluster: str, nodes: Iterable[str], user: User) -> None:
         there = self.users.setdefault(cluster, {})
         for node in nodes:

@@ -86,12 +86,13 @@ class East:
         for user in more:
             occupancy.add("east", ["n1"], user)
         rooms = Rooms()
-        picture = Picture(
+        self.picture = Picture(
             (cluster,), promises or Ledger(), fleet.prices, self.build.now, 0.0,
             lambda uid: {"east": taken} if (taken := self.accounts.taken_by(uid)) else {},
             occupancy=occupancy,
         )  # fmt: skip
-        rooms.begin(picture, asked)
+        self.asked = asked
+        rooms.begin(self.picture, asked)
         return rooms
 
 
@@ -123,6 +124,14 @@ def test_what_is_decided_in_a_round_keeps_the_other_class_away(east):
     assert isinstance(rooms.place(item("s2", 2)), Unplaced), "n1 is research's"
     rooms.give("uid-t1")
     assert isinstance(rooms.place(item("s2", 2)), Placed)
+
+
+def test_what_is_decided_in_a_round_is_nothing_to_another_over_the_same_picture(east):
+    rooms, again = east.rooms(t1=1, s5=5), Rooms()
+    rooms.take("uid-t1", rooms.place(item("t1", 1)))
+    assert isinstance(rooms.place(item("s5", 5)), Unplaced), "n1 is research's"
+    again.begin(east.picture, east.asked)
+    assert isinstance(again.place(item("s5", 5)), Placed)
 
 
 def test_pods_without_the_label_keep_every_class_of_the_fleet_away(east):
