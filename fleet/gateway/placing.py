@@ -139,6 +139,7 @@ class Placing:
         fleet, now = self._givens.fleet(), self._now()
         self._take_in()
         self._take_quotas()
+        before = self._by_uid
         asked: dict[str, _Asked] = {}
         for at, question in enumerate(questions):
             if at % _AT_ONCE == _AT_ONCE - 1:
@@ -153,6 +154,7 @@ class Placing:
         self._asking = asked
         started_s = self._clock()
         again = {uid: each for uid, each in asked.items() if not each.asked.lost}
+        there = {**before, **self._by_uid}  # others may ask while what is told is being stored
         untold = self._bring(again, fleet, now)
         for uid, each in asked.items():
             if each.asked.lost:
@@ -163,7 +165,7 @@ class Placing:
                 yield each.answered(each.asked.decided(decision, fleet.prices, now=now))
         for uid, run_time_s in self._retimed:
             run_time = None if run_time_s is None else duration_text(timedelta(seconds=run_time_s))
-            yield Retimed(self._by_uid[uid].placement.key, uid, run_time)
+            yield Retimed(there[uid].placement.key, uid, run_time)
         self.engine.capacity_changed()
         decisions = self.desk.step(now.timestamp())
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
@@ -179,13 +181,13 @@ class Placing:
                 assert isinstance(plan, Plan)
                 yield self._answered(asked[decided.uid], plan, fleet, now, loan=decided.loan)
             elif isinstance(decided, Renew | Recall | Return | Settle):
-                place = self._by_uid[decided.uid].placement.key
+                place = there[decided.uid].placement.key
                 yield lending.told(decided, place, self._store)
             elif isinstance(decided, Preempt):
                 metrics.PREEMPTED.inc(len(decided.victims))
                 untold += decided.victims
         for uid in dict.fromkeys(untold):
-            yield self._evict(uid)
+            yield self._evict(uid, there)
         for item, why in list(self.engine.waiting()):
             if why is not None:
                 yield self._answered(
@@ -316,10 +318,10 @@ class Placing:
         told = read.told
         return f"{told['kind'].lower()} {read.placement.namespace}/{told['name']}"
 
-    def _evict(self, uid: str) -> Evict:
-        read = self._by_uid[uid]
+    def _evict(self, uid: str, there: Mapping[str, _Read]) -> Evict:
+        read = there[uid]
         run = self.engine.running()[uid]
-        other = self._by_uid[run.leaving_for]
+        other = there[run.leaving_for]
         told: Object = {
             "kind": other.told["kind"],
             "namespace": other.placement.namespace,

@@ -496,6 +496,29 @@ async def test_what_would_wait_says_what_would_end_for_it_if_it_were_urgent(team
     assert (told.verdict, told.victims) == ("Evicts", ("uid-runs",))
 
 
+async def test_a_question_while_a_round_is_being_stored_does_not_end_it(teams):
+    """What is told to go may be deleted by then, and others see that before the round does."""
+    moved = [NOW]
+    asks = planner(teams, times=(moved[0] for _ in count()), east=8)
+    names = [f"job-{at}" for at in range(4)]
+    for name in names:
+        await start(teams, asks, job(name, ranks=1))
+    moved[0] += timedelta(hours=1)
+    question = await submit(teams, job("urgent", ranks=2, metadata={"namespace": "risk"}))
+    told = []
+    async for step in asks.round([question]):
+        told += [step.uid] if isinstance(step, Evict) else []
+        for name in names:
+            entry = teams.get(PLACEMENT.resource, "payments", name_of("Job", name))
+            if entry is not None:
+                await teams.delete(
+                    PLACEMENT.resource, namespace="payments", name=entry.name,
+                    expected=entry.revision,
+                )  # fmt: skip
+        asks.foretell([], ())
+    assert len(told) == 2
+
+
 async def test_a_changed_quota_is_tried_before_it_acts(teams):
     asks = planner(teams, east=8)
     await start(teams, asks, job("runs", ranks=3))
