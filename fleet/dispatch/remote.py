@@ -9,7 +9,6 @@ write whose answer was lost has perhaps been made; the next look will tell.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from fleet.errors import ApiError, Forbidden, TransportError
+from fleet.errors import ApiError, Forbidden
 from fleet.kube.paths import path_of
 from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request
@@ -195,21 +194,10 @@ class Remote:
         return is_bound(await self.get(_NAMESPACES, "", namespace))
 
     async def _answer(self, request: Request) -> Object:
-        path = request.path
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                response = await calls.answer(self._handler, request, timeout_s=self._timeout_s)
-                raw = await calls.body_of(response)
-        except TimeoutError as error:
-            raise TransportError(f"{path} was not answered within {self._timeout_s:g} s") from error
-        if (told := _date(response.headers)) is not None:
+        found = await calls.ask(self._handler, request, timeout_s=self._timeout_s)
+        if (told := _date(found.headers)) is not None:
             self._ahead_s = told - self._clock()
-        try:
-            answer = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raise TransportError(f"{path} answered something that is no JSON: {error}") from error
-        if not isinstance(answer, dict):
-            raise TransportError(f"{path} answered something that is no object")
+        answer: Object = found.value
         return answer
 
 

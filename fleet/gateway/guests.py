@@ -10,8 +10,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from adapters.kueue.fleet import NoSeat, Seat
 from fleet.dispatch.planning import Question
 from fleet.errors import Invalid, TransportError
@@ -78,10 +76,7 @@ class Guests:
         port = self._world.members.get(member)
         if port is None:
             raise TransportError(f"{member} is no member of the fleet", member=member)
-        answer = await calls.answer(port.handler, request, timeout_s=_ANSWER_S)
-        found = orjson.loads(await calls.body_of(answer))
-        if not isinstance(found, dict):
-            raise TransportError(f"{request.path} answered something that is no object")
+        found: Object = (await calls.ask(port.handler, request, timeout_s=_ANSWER_S)).value
         return found
 
     # -- news

@@ -121,3 +121,24 @@ async def get(
         except orjson.JSONDecodeError as error:
             raise TransportError(f"{path} answered something that is no JSON: {error}") from error
     return Document(response.status, response.headers, value, raw)
+
+
+async def ask(handler: Handler, request: Request, *, timeout_s: float) -> Document:
+    """The object that answers `request`, whole within `timeout_s`.
+
+    Raises as `answer`, and TransportError for a body that is no JSON object.
+    """
+    path = request.path
+    try:
+        async with asyncio.timeout(timeout_s):
+            response = await answer(handler, request, timeout_s=timeout_s)
+            raw = await body_of(response)
+    except TimeoutError as error:
+        raise TransportError(f"{path} was not answered whole within {timeout_s:g} s") from error
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise TransportError(f"{path} answered something that is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise TransportError(f"{path} answered something that is no object")
+    return Document(response.status, response.headers, value, raw)
