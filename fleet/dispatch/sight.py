@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from fleet.dispatch.marks import (
     COMPLETION_INDEX_ANNOTATION,
     FLEET_ANNOTATION,
-    GENERATION_LABEL,
     GLOBAL_INDEX_ANNOTATION,
 )
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
@@ -170,11 +169,6 @@ def is_ours(obj: Mapping[str, Any], *, fleet: str, workload_uid: str, shard: str
         and labels.get(SHARD_LABEL) == shard
         and annotations.get(FLEET_ANNOTATION) == fleet
     )
-
-
-def generation_of(obj: Mapping[str, Any]) -> int:
-    text = ((obj.get("metadata") or {}).get("labels") or {}).get(GENERATION_LABEL, "")
-    return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
 def pod_view(pod: Mapping[str, Any], *, offset: int = 0) -> PodView:

@@ -348,7 +348,6 @@ class _Course:
         job = _Job(work, wish, sequence, history, asked, left_ms=runs_ms)
         job.generation = int(status.get("generation", 0))
         self._jobs[work.uid] = job
-        there = standing.standing_of(status, wish, now=scenario.start.timestamp())
         history.policy = asked.policy_name
         there = standing.standing_of(status, wish, now=scenario.start.timestamp())
         if there is not None and there.clusters.keys() <= self._members.clusters.keys():
