@@ -329,10 +329,11 @@ class Rooms:
             emptied = self._empty[seen] = self._emptied(seen)
         left = dict(emptied)
         again = frozenset(left)
-        for uid, (plan, seats) in self._taken.items():
-            if uid not in gone and not again.isdisjoint(seats):
-                _seated(plan, left, again)
-            elif uid in gone:
+        for uid, (_, seats) in self._taken.items():
+            if uid not in gone:
+                for name in seats.keys() & again:
+                    left[name] = _taken_again(left[name], seats[name])
+            else:
                 for name in seats.keys() - again:
                     capacity = left.get(name, self.views.capacities[name])
                     left[name] = _given(capacity, seats[name])
@@ -381,20 +382,25 @@ def amounts_of(shard: Shard, wish: Wish) -> dict[Key, int]:
     return total(times(wish.counts.get(each.role, {}), each.count) for each in shard.intervals)
 
 
-def _seated(plan: Plan, left: dict[str, Capacity], names: Collection[str] | None = None) -> Seats:
-    """What a plan takes of `left`, which is less then; of the clusters in `names` only. What finds
-    no room takes nothing."""
+def _seated(plan: Plan, left: dict[str, Capacity]) -> Seats:
+    """What a plan takes of `left`, which is less then. What finds no room takes nothing."""
     kinds = {role.name: role.kind for role in plan.demand.roles}
     seats = Seats()
     for shard in plan.shards:
         name = shard.cluster
         if shard.generation != plan.generation or name not in left:
             continue
-        if names is None or name in names:
-            blocks = shard.by_role or ((shard.intervals[0].role, shard.blocks),)
-            wanted = [(kinds[role], dict(there)) for role, there in blocks if there]
-            left[name], seats[name] = left[name].take_together(wanted)
+        blocks = shard.by_role or ((shard.intervals[0].role, shard.blocks),)
+        wanted = [(kinds[role], dict(there)) for role, there in blocks if there]
+        left[name], seats[name] = left[name].take_together(wanted)
     return seats
+
+
+def _taken_again(capacity: Capacity, seats: Iterable[Taken]) -> Capacity:
+    """On the very nodes: what is found beside it has to be free in both pictures."""
+    for taken in seats:
+        capacity = capacity.retake(taken)
+    return capacity
 
 
 def _given(capacity: Capacity, seats: Iterable[Taken]) -> Capacity:

@@ -109,6 +109,17 @@ def test_without_others_their_pods_are_gone_from_the_very_nodes(ask):
     assert not never.ever
 
 
+def test_what_is_found_with_others_gone_is_free_beside_what_the_round_took(ask, build, member):
+    """Eight accelerators are nobody's twice, whichever nodes a plan of this round is thought on."""
+    native = build.pod("native", "n1", requests={"nvidia.com/gpu": "1"})
+    member.accounts.upsert_pod(native)
+    member.cluster = replace(member.cluster, capacity=member.accounts.capacity(0.0))
+    rooms = ask(small=3, train=4, other=1)
+    rooms.take("uid-small", rooms.place(item("small", 3)))
+    rooms.take("uid-train", rooms.place(item("train", 4), without=["uid-crawl"]))
+    assert isinstance(rooms.place(item("other", 1)), Unplaced)
+
+
 def test_without_another_its_promise_is_gone(ask):
     rooms = ask(train=5, other=5)
     rooms.take("uid-train", rooms.place(item("train", 5)))
