@@ -35,7 +35,7 @@ _POLICY: Final = policy_of({"metadata": {"name": "any", "namespace": "load"}, "s
 
 def member(*, racks: int, nodes: int, cpu_m: int) -> Cluster:
     """The cluster, empty."""
-    there = {"cpu": cpu_m, "pods": 110}
+    there = {"cpu": cpu_m, "pods": cpu_m // _CORE}
     machines = [
         Machine(f"r{rack}-{node}", {}, (), there, dict(there), f"r{rack}", "", "", "", "")
         for rack in range(racks)
