@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -334,6 +335,7 @@ RULES = st.builds(
 )
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=50, deadline=None, phases=[Phase.reuse, Phase.generate])
 @given(RULES, EVENTS)
 def test_whatever_happens_to_a_fleet_gangs_are_whole_and_sums_are_kept(
@@ -348,6 +350,7 @@ def test_whatever_happens_to_a_fleet_gangs_are_whole_and_sums_are_kept(
     world.drain()
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=25, deadline=None, phases=[Phase.reuse, Phase.generate])
 @given(RULES, EVENTS, st.randoms(use_true_random=False))
 def test_the_order_in_which_clusters_are_told_changes_no_decision(
@@ -380,6 +383,7 @@ LONGEST_S = 12
 BOUND_S = AGING_S + 5 * LONGEST_S
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=20, deadline=None, phases=[Phase.reuse, Phase.generate])
 @given(
     st.lists(
