@@ -108,7 +108,10 @@ class Waiting:
             try:
                 waits.append(await self._store_step(asked, step))
             except (Conflict, NotFound):
-                continue  # changed meanwhile: it is decided anew in the next round
+                # Changed meanwhile: it is decided anew in the next round. Nothing else may tell of
+                # what is written to work that runs.
+                if isinstance(step, Evict | OnLoan):
+                    waits.append(_AFTER_TROUBLE_S)
             except FleetError as error:
                 log.warning("what was planned could not be stored: %s", error)
                 waits.append(_AFTER_TROUBLE_S)

@@ -61,9 +61,15 @@ def loan_of(status: Mapping[str, Any], uid: str) -> Loan | None:
         renewals=int(told.get("renewals", 0)),
         recalled_s=_seconds(told["recalledAt"]) if "recalledAt" in told else None,
         ends_s=_seconds(told["endsAt"]) if "endsAt" in told else None,
-        ending="preemptedFor" in status,
+        ending=_is_ending(status),
         why=told.get("why", ""),
     )
+
+
+def _is_ending(status: Mapping[str, Any]) -> bool:
+    """Whether nothing more can be said to the work: it was told to end, or is only to be gone."""
+    over = status.get("phase") in ("Succeeded", "Failed") or not status.get("shards")
+    return over or "preemptedFor" in status
 
 
 def returned_to(loan: Loan, *, uid: str) -> Object:

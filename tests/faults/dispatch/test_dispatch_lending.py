@@ -450,6 +450,24 @@ async def test_a_policy_without_a_donor_says_so_and_lends_nothing(lives):
     assert lives.phase("guest") != "Running"
 
 
+async def test_what_is_only_to_be_gone_is_told_nothing_more(lives):
+    """Its cluster is silent: the loan stands until it is fenced, and nobody asks all the time."""
+    fleet = lives.fleet
+    await lives.lend(term="15s")
+    await lives.on_loan()
+    (cluster,) = [shard.cluster for shard in fleet.record("guest").shards]
+    fleet.members[cluster].cut = True
+    await fleet.change_job("guest", lambda obj: obj["spec"].update(suspend=True))
+    await fleet.until(lambda: fleet.record("guest").owed)
+    await fleet.wait(7)
+    (loan,) = lives.desk.loans.values()
+    assert loan.ending
+    assert loan.renewals == 0
+    assert lives.planner.next_s() is None
+    fleet.members[cluster].cut = False
+    await fleet.until(lambda: lives.lent() == 0)
+
+
 APART = {"node": "Exclusive", "networkPolicy": True}
 
 
