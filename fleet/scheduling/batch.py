@@ -41,7 +41,7 @@ _ON_NODES: Final = 100
 """How many rounds over sums are worth one on nodes."""
 _PATIENCE: Final = 100
 """Rounds on nodes without anything better after which nothing better is expected."""
-_KICK: Final = 25
+_KICK: Final = 12
 """How many rounds over sums are worth one that settles clusters with each other."""
 
 Value = tuple[int, ...]
