@@ -39,6 +39,8 @@ class Seating:
 
 
 class Holdings:
+    """See the module."""
+
     def __init__(
         self,
         clusters: Iterable[Cluster],
