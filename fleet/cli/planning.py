@@ -183,9 +183,14 @@ def _lines(item: Object) -> Iterator[str]:
                 hints.append(f"if it were the most urgent: {evicts} would be ended for it")
             for at, hint in enumerate(hints):
                 yield f"  {'or' if at else 'fits'} {hint}"
-            yield from (
-                explained(item["placement"], foretold=True)[2:] if "placement" in item else ()
-            )
+            if "placement" in item:
+                yield from explained(item["placement"], foretold=True)[2:]
+            if later := item.get("later"):
+                once = ", ".join(later.get("evicts") or ())
+                ended = f" once {once} has ended" if once else ""
+                yield f"  in {later['after']}, if nothing else changes, it would start{ended}:"
+                for line in explained(later["placement"], foretold=True)[1:]:
+                    yield f"  {line}"
 
 
 def _exactly(told: Object) -> str:

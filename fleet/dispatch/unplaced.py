@@ -1,7 +1,7 @@
 """Objects of kinds that nobody carries out yet: what is told of them as soon as they are created.
 
-Of workloads an Event, for who looks later; `fleet.gateway.unplaced` warns whoever writes, of rules
-too that nothing obeys: what looks like a protection and is none has to say so.
+Of workloads an Event, for who looks later; `fleet.gateway.workload_warnings` warns whoever writes,
+of rules too that nothing obeys: what looks like a protection and is none has to say so.
 """
 
 from __future__ import annotations

@@ -25,15 +25,15 @@ from fleet.gateway.extensions import PriceSources
 from fleet.gateway.guests import Guests
 from fleet.gateway.loans import Loans
 from fleet.gateway.membership import Membership
-from fleet.gateway.mentions import Mentions
 from fleet.gateway.neighbours import Neighbours
 from fleet.gateway.placing import Placing
 from fleet.gateway.plans import Plan
+from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.gateway.quotas import Quotas
 from fleet.gateway.records import Records
 from fleet.gateway.roots import MemberRoot, MergedRoot
 from fleet.gateway.subresources import PodSubresources
-from fleet.gateway.unplaced import Unplaced
+from fleet.gateway.workload_warnings import WorkloadWarnings
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, UserInfo
 from fleet.scheduling.blocks import on_blocks
@@ -126,9 +126,9 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
-        self._workloads = Unplaced(Records(self.own))
+        self._workloads = WorkloadWarnings(Records(self.own))
         own_objects = Membership(
-            Mentions(self._workloads, store), lambda: {each.name for each in members}
+            PolicyWarnings(self._workloads, store), lambda: {each.name for each in members}
         )
         merged = MergedRoot(
             self.world,

@@ -234,9 +234,12 @@ class Placing:
             tree=tree_of(quotas.values()),
             terms=lending.terms_in(self._store, instead=rules),
         )
-        placements, comparisons = {}, {}
+        placements, comparisons, later = {}, {}, {}
         for each in prospect.told:
             asked = wanted[each.uid].asked
+            if each.later is not None and each.later.plan is not None:
+                then = asked.decided(each.later.plan, fleet.prices, now=now)
+                later[each.uid] = {"spec": then.spec, "status": then.status}
             decision = each.plan or each.refusal
             if decision is not None and measured:
                 comparisons[each.uid] = comparison_of(
@@ -251,7 +254,7 @@ class Placing:
                 status = counted_in(decided, wanted[each.uid].item.quota, now)
                 status = _with_loan(status, each.loan)
                 placements[each.uid] = {"spec": decided.spec, "status": status}
-        return Outlook(prospect, placements, self._name, comparisons)
+        return Outlook(prospect, placements, self._name, comparisons, later)
 
     def seats(self, questions: Sequence[Question]) -> dict[str, Plan | Refusal | Why | Invalid]:
         """By UID, where work goes that somebody else carries out, or why it goes nowhere now."""
@@ -528,12 +531,14 @@ class Placing:
 
 class Outlook(NamedTuple):
     """What would be decided, with the Placement that each would have, by uid; `name` gives what a
-    uid stands for. `comparisons` of those that may be held against the optimum, where asked for."""
+    uid stands for. `comparisons` of those that may be held against the optimum, where asked for;
+    `later` has the Placements of those that wait for a later tier, as they would be then."""
 
     prospect: Prospect
     placements: dict[str, Object]
     name: Callable[[str], str]
     comparisons: dict[str, Comparison]
+    later: Mapping[str, Object] = MappingProxyType({})
 
 
 class _Asked(NamedTuple):

@@ -11,7 +11,8 @@ installed. `fleet plan` shows the answer.
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+import math
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -32,7 +33,7 @@ from fleet.scheduling.lending.loans import Lend, Recall, Settle
 from fleet.scheduling.requests import quantity_text
 from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
-from policies.scalars import amount_text
+from policies.scalars import amount_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +124,9 @@ class Plan:
                     gone = ", ".join(map(outlook.name, told.victims))
                     return f"would start once {gone} has ended, which would be told to"
                 case "Waits":
-                    return f"would wait: {status.get('message', '')}"
+                    then = outlook.later.get(told.uid)
+                    used = f"; then: {then['status']['usedClusters']}" if then is not None else ""
+                    return f"would wait: {status.get('message', '')}{used}"
         return ""
 
     async def _written(self, request: Request, obj: Object) -> Object:
@@ -303,5 +306,13 @@ def _item(told: Foretold, outlook: Outlook, workload: Object) -> Object:
     if told.why is not None and told.why.starts_s is not None:
         starts = datetime.fromtimestamp(told.why.starts_s, UTC)
         found["startsAt"] = starts.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if told.later is not None and told.after_s is not None and told.uid in outlook.later:
+        found["later"] = {
+            "after": duration_text(timedelta(seconds=math.ceil(told.after_s))),
+            "verdict": told.later.verdict,
+            "placement": outlook.later[told.uid],
+        }
+        if told.later.victims:
+            found["later"]["evicts"] = [outlook.name(uid) for uid in told.later.victims]
     placement = outlook.placements.get(told.uid)
     return found | ({"placement": placement} if placement is not None else {})

@@ -2,14 +2,17 @@
 
 The desk and its engine are forked over a picture of the fleet, what is asked about is submitted to
 the fork, and one step is taken. What would wait is asked about once more as the most urgent work of
-all, to say what would have to end for it. Nothing of that reaches those that act. Next step:
+all, to say what would have to end for it; and what a later tier would give a place, as one that has
+waited until that is tried. Nothing of that reaches those that act. Next step:
 `fleet.gateway.plans` writes the answer down.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from fleet.scheduling.quota.tree import Key, Tree
     from fleet.scheduling.rooms import Picture
     from fleet.scheduling.standing import Wish
+
+_A_BIT_S: Final = 0.001
 
 Verdict = Literal["Starts", "Evicts", "Waits", "Runs"]
 
@@ -63,6 +68,10 @@ class Foretold:
     loan: Loan | None = None
     among: tuple[Cluster, ...] = ()
     """The clusters it had the choice of, with all others as they would be."""
+    after_s: float | None = None
+    """Of what waits for a later tier: when that, or the next of them, gives it a place, if nothing
+    else changes; `later` is what becomes of it then."""
+    later: Foretold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +101,12 @@ def foretell(
     the quotas of `tree` and with loans by `terms`."""
     engine, now_s = desk.engine, picture.now.timestamp()
 
-    def fork() -> tuple[Desk, Rooms]:
+    def fork(instead: Mapping[str, Asked] = MappingProxyType({})) -> tuple[Desk, Rooms]:
         rooms = Rooms()
-        asked = {**waiting, **{uid: (each.asked, each.wish) for uid, each in wanted.items()}}
+        asked = {
+            **waiting,
+            **{uid: (instead.get(uid, each.asked), each.wish) for uid, each in wanted.items()},
+        }
         rooms.begin(picture, asked)
         forked = engine.fork(rooms)
         rooms.begin(picture, asked)  # what runs is told by the picture already
@@ -103,6 +115,11 @@ def foretell(
         other.change(tree, terms)
         return other, rooms
 
+    def step_of(forked: Desk) -> list[Decision | LoanDecision]:
+        for each in wanted.values():
+            forked.engine.submit(each.item, now_s)
+        return list(forked.step(now_s))
+
     other, rooms = fork()
     forked = other.engine
     over = tuple(
@@ -110,9 +127,7 @@ def foretell(
         for (node, key), by in sorted(forked.book.overcommitted().items())
         if by > engine.book.overcommitted().get((node, key), 0)
     )
-    for each in wanted.values():
-        forked.submit(each.item, now_s)
-    step = other.step(now_s)
+    step = step_of(other)
     decisions = {each.uid: each for each in step if isinstance(each, Admit | Preempt | Lend)}
     waits = {item.uid: why for item, why in forked.waiting()}
     told = []
@@ -132,6 +147,16 @@ def foretell(
                 why=waits.get(uid),
                 victims=best.victims if isinstance(best, Preempt) else (),
             )
+            after_s, refusal = 0.0, found.refusal
+            while refusal is not None and refusal.retry_after_s is not None and not found.later:
+                # As it will be seen once a later tier is tried: as one that has waited for it.
+                after_s += refusal.retry_after_s
+                queued_at = each.asked.queued_at - timedelta(seconds=after_s + _A_BIT_S)
+                patient, later_rooms = fork({uid: replace(each.asked, queued_at=queued_at)})
+                at_last = {d.uid: d for d in step_of(patient)}.get(uid)
+                if (later := _found(uid, at_last)) is not None:
+                    found = replace(found, after_s=after_s, later=later)
+                refusal = later_rooms.refusals.get(uid)
         among = _among(rooms, uid, found, waits)
         told.append(replace(found, item=each.item, among=among))
     loans = tuple(each for each in step if isinstance(each, Lend | Recall | Settle))

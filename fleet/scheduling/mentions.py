@@ -2,7 +2,7 @@
 
 They are no faults: a book may be written before its cluster joins. But a price for `idc_a`, or for
 `H200` where nodes say `h200`, is one that nothing ever finds: whoever writes it is told, with the
-name that was perhaps meant. Pure; `fleet.gateway.mentions` puts it before the store.
+name that was perhaps meant. Pure; `fleet.gateway.policy_warnings` puts it before the store.
 """
 
 from __future__ import annotations

@@ -35,6 +35,9 @@ CLASSES = builtin.resource(GroupVersionResource("scheduling.k8s.io", "v1", "prio
 class Books:
     """Members with so many accelerators free."""
 
+    labelled = False
+    """Whether they have their name as a label."""
+
     def __init__(self, **free: int) -> None:
         self.free = free
         self.others: dict[str, dict[tuple[str, str], int]] = {}
@@ -57,7 +60,8 @@ class Books:
             "status": {"allocatable": allocatable, "conditions": ready},
         }
         accounts.upsert_node(node)
-        return Cluster(name, {}, accounts.capacity(0.0), parameter_plane="roce-1")
+        labels = {"name": name} if self.labelled else {}
+        return Cluster(name, labels, accounts.capacity(0.0), parameter_plane="roce-1")
 
 
 def job(name: str = "train", ranks: int = 6, **more: Any) -> dict[str, Any]:
@@ -517,6 +521,45 @@ async def test_a_question_while_a_round_is_being_stored_does_not_end_it(teams):
                 )  # fmt: skip
         asks.foretell([], ())
     assert len(told) == 2
+
+
+def tiers(*after: str) -> dict[str, Any]:
+    """East first, then the others, each after so long."""
+    names = ("east", "west", "north")
+    found = [
+        {"selector": {"matchLabels": {"name": name}}, "after": each}
+        for name, each in zip(names, ("0s", *after), strict=False)
+    ]
+    return policy(clusters={"tiers": found}, mode="One")
+
+
+@pytest.mark.parametrize(
+    ("after", "free", "used", "after_s"),
+    [
+        (["5s"], {"east": 1, "west": 4}, "west", 5),
+        (["5s", "10m"], {"east": 1, "west": 1, "north": 4}, "north", 605),
+        (["5s", "10m"], {"east": 1, "west": 2, "north": 4}, "west", 5),
+        (["5s"], {"east": 1, "west": 1}, "", None),
+    ],
+)
+async def test_where_it_would_go_when_a_later_tier_is_tried(store, after, free, used, after_s):
+    await store.create(PLACEMENT_POLICY.resource, tiers(*after))
+    books = Books(**free)
+    books.labelled = True
+    asks = Placing(store, books, now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+    before = store.sequencer.current
+    outlook = asks.foretell([wanted(job("a", ranks=2)), wanted(job("b", ranks=1))], ())
+    first, second = outlook.prospect.told
+    assert (first.verdict, second.verdict) == ("Waits", "Starts")
+    assert outlook.placements["uid-a"]["status"]["phase"] == "Queued"
+    if after_s is None:
+        assert (first.later, outlook.later) == (None, {})
+    else:
+        assert first.later.verdict == "Starts"
+        assert first.after_s == pytest.approx(after_s, abs=0.1)
+        assert outlook.later["uid-a"]["status"]["usedClusters"] == used
+    assert store.sequencer.current == before
+    assert not list(asks.engine.waiting())
 
 
 async def test_a_changed_quota_is_tried_before_it_acts(teams):

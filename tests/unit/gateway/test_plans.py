@@ -223,3 +223,28 @@ async def test_what_has_ended_before_it_says_so_itself_has_ended(call, phase):
     store = SimpleNamespace(get=lambda *key: SimpleNamespace(parse=lambda: stored))
     answer = await call(store, Nobody(), JOB)
     assert [each["verdict"] for each in answer["items"]] == ["Ended"]
+
+
+class Patient:
+    """A later tier has a place."""
+
+    def foretell(self, questions, rules, *, measured=False):
+        status = {"usedClusters": "cloud-c", "message": "needs 2"}
+        told = Foretold(
+            "uid-x", "Waits", after_s=4.2, later=Foretold("uid-x", "Evicts", victims=("v",))
+        )
+        placement = {"spec": {}, "status": status}
+        prospect = Prospect((told,), (), None)
+        return Outlook(prospect, {"uid-x": placement}, str, {}, {"uid-x": placement})
+
+
+async def test_when_a_later_tier_would_have_a_place_is_told(call, own):
+    (item,) = (await call(STORE, Patient(), JOB))["items"]
+    assert item["later"] == {
+        "after": "5s",
+        "verdict": "Evicts",
+        "placement": {"spec": {}, "status": {"usedClusters": "cloud-c", "message": "needs 2"}},
+        "evicts": ["v"],
+    }
+    named = {**JOB, "metadata": {**JOB["metadata"], "uid": "uid-x"}}
+    assert Plan(STORE, own, Patient()).words(named) == "would wait: needs 2; then: cloud-c"

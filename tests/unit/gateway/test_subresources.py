@@ -13,7 +13,7 @@ from fleet.errors import BadRequest, Conflict, Invalid, MemberStatus
 from fleet.gateway import own
 from fleet.gateway.own import NodesOfMembers
 from fleet.gateway.subresources import PODS, PodSubresources
-from fleet.gateway.unplaced import Unplaced
+from fleet.gateway.workload_warnings import WorkloadWarnings
 from fleet.kube import builtin, paths
 from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request, Response, UserInfo
@@ -301,7 +301,7 @@ async def test_who_writes_what_nobody_acts_on_is_warned(method, path, status, wa
         async def handle(self, request):
             return Response(status, {}, b"{}", ("before",))
 
-    answer = await Unplaced(Own()).handle(Request(method, path))
+    answer = await WorkloadWarnings(Own()).handle(Request(method, path))
     assert answer.warnings[0] == "before"
     assert bool(answer.warnings[1:]) is warned
     if warned:

@@ -22,7 +22,7 @@ _WRITES = frozenset({"create", "update", "patch"})
 _JUDGED = {kind.resource.gvr: kind.name for kind in (FLEET_QUOTA, PLACEMENT_POLICY, PRICE_BOOK)}
 
 
-class Mentions:
+class PolicyWarnings:
     """Passes everything on to `own`, and adds the warnings to what it answers."""
 
     def __init__(self, own: Handler, store: ObjectStore) -> None:

@@ -12,7 +12,7 @@ import pytest
 import policies
 from fleet.apiserver.kinds import CustomKind
 from fleet.gateway import own
-from fleet.gateway.mentions import Mentions
+from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.kube.wire import Request, UserInfo
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
@@ -38,7 +38,7 @@ async def door() -> Any:
             rng=random.Random(1),
             server_address="fleet",
         )
-        yield Mentions(kernel, store)
+        yield PolicyWarnings(kernel, store)
 
 
 async def write(

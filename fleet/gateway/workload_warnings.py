@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _WRITES = frozenset({"create", "update", "patch"})
 
 
-class Unplaced:
+class WorkloadWarnings:
     """Passes everything on to `own`, and adds the warning to what it answers."""
 
     def __init__(self, own: Handler) -> None:
