@@ -6,6 +6,7 @@ a gap and never left out; of several pods of a rank the newest is read. `objects
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Gap(NamedTuple):
 
 class Line(NamedTuple):
     text: bytes
-    at: bytes = b""
-    """Its time, where lines have one: RFC 3339 in UTC, which sorts as it reads."""
+    at_s: float = 0.0
+    """Seconds since the epoch, where lines have a time; else that of the line before."""
 
 
 def written(
@@ -59,7 +60,7 @@ def written(
                 found.append(each)
             else:
                 yield each
-    yield from sorted(found, key=lambda each: each.at)
+    yield from sorted(found, key=lambda each: each.at_s)
 
 
 def _lines(
@@ -67,12 +68,24 @@ def _lines(
 ) -> Iterator[Line | Gap]:
     from fleet.errors import ApiError
 
+    at_s = 0.0
     try:
-        for line in b"".join(client.stream(path, query)).splitlines(keepends=True):
-            at = line.split(b" ", 1)[0]
-            yield Line(prefix + line if line.endswith(b"\n") else prefix + line + b"\n", at)
+        log = b"".join(client.stream(path, query))
     except ApiError as error:
         yield Gap(rank, error.message)
+        return
+    # A line may hold carriage returns, as progress bars do: newlines alone end it.
+    for line in log.removesuffix(b"\n").split(b"\n") if log else ():
+        at_s = _time(line, at_s)
+        yield Line(prefix + line + b"\n", at_s)
+
+
+def _time(line: bytes, before_s: float) -> float:
+    """The time that a line begins with, in whatever zone its node is."""
+    try:
+        return datetime.fromisoformat(line.split(b" ", 1)[0].decode()).timestamp()
+    except ValueError:
+        return before_s
 
 
 def _seats(

@@ -429,7 +429,10 @@ def ranks(gateway: Gateway) -> Gateway:
         rank("b.east", 1, "east"),
     ]
     gateway.answers["/api/v1/namespaces/shop/pods"] = {"items": pods}
-    for name, text in (("c.west", "2026-1 two\n2026-4 end"), ("new.east", "2026-3 zero\n")):
+    for name, text in (
+        ("c.west", "2026-11-29T12:00:01Z two\n2026-11-29T12:00:04Z end"),
+        ("new.east", "2026-11-29T12:00:03Z zero\n"),
+    ):
         gateway.answers[f"/api/v1/namespaces/shop/pods/{name}/log"] = (text.encode(),)
     gateway.answers["/api/v1/namespaces/shop/pods/b.east/log"] = Unavailable("east is away")
     return gateway
@@ -438,7 +441,8 @@ def ranks(gateway: Gateway) -> Gateway:
 def test_logs_of_all_ranks_are_in_their_order_and_gaps_are_named(ranks: Gateway) -> None:
     result = fleet("logs", "job/train", "--tail", "5")
     assert result.stdout.splitlines() == [
-        "[0 east] 2026-3 zero", "[2 west] 2026-1 two", "[2 west] 2026-4 end",
+        "[0 east] 2026-11-29T12:00:03Z zero", "[2 west] 2026-11-29T12:00:01Z two",
+        "[2 west] 2026-11-29T12:00:04Z end",
     ]  # fmt: skip
     assert result.stderr.splitlines() == [
         "rank 1: no log: east is away", "rank 3: no log: it has no pod",
@@ -448,6 +452,22 @@ def test_logs_of_all_ranks_are_in_their_order_and_gaps_are_named(ranks: Gateway)
     assert ("GET", "/api/v1/namespaces/shop/pods", selector) in ranks.asked
     assert "old.east" not in str(ranks.asked)
     assert ("tailLines", "5") in ranks.asked[-1][2]
+
+
+def test_lines_of_ranks_end_where_the_log_ends_them_and_times_count_in_any_zone(
+    ranks: Gateway,
+) -> None:
+    logs = {
+        "new.east": b"2026-11-29T12:00:02.000000001Z 10%\r20%\nand more\n",
+        "b.east": b"",
+        "c.west": b"2026-11-29T13:00:01.9+01:00 first\n2026-11-29T13:00:03+01:00 last\n",
+    }
+    for name, text in logs.items():
+        ranks.answers[f"/api/v1/namespaces/shop/pods/{name}/log"] = (text,)
+    shown = fleet("logs", "jobs/train", "--timestamps").stdout_bytes.split(b"\n")
+    assert [line.rpartition(b" ")[2] for line in shown if line] == [
+        b"first", b"10%\r20%", b"more", b"last",
+    ]  # fmt: skip
 
 
 def test_logs_of_all_ranks_are_merged_by_time(ranks: Gateway) -> None:
