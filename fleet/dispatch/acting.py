@@ -159,9 +159,7 @@ class Actor:
         )
         if refused is not None:
             return refused
-        refused = await self._carry(remote, shard, workload, owner=None) or await self._wall(
-            remote, shard, workload, record, {}, owner=None
-        )
+        refused = await self._carry(remote, shard, workload, owner=None)
         if refused is not None:
             return refused
         whole = len(record.shards) == 1
@@ -173,7 +171,12 @@ class Actor:
             if not numbered and not whole and not record.offsets:
                 return Refused("NoGlobalIndex", why)
         priority_class, refused = await self._premises.hold_class(remote, shard.cluster, workload)
-        refused = refused or await self._refuses_what_follows(remote, shard, workload)
+        refused = (
+            refused
+            or await self._refuses_what_follows(remote, shard, workload)
+            # Last: it is of this generation alone, and nobody's before the shard is there.
+            or await self._wall(remote, shard, workload, record, {}, owner=None)
+        )
         if refused is not None:
             return refused
         terms = shape.Terms(

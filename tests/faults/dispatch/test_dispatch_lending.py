@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from fleet.dispatch import record as records
+from fleet.errors import Forbidden
 from fleet.gateway.loans import Loans
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
@@ -521,6 +522,27 @@ async def test_the_wall_of_a_split_gang_lets_its_other_part_in(lives):
         (other,) = addresses.keys() - {member.name}
         assert let_in == addresses[other]
         assert "affinity" not in member.all("jobs")[0]["spec"]["template"]["spec"]
+
+
+async def test_what_a_member_does_not_hold_leaves_no_wall_in_it(lives, monkeypatch):
+    """It would be one more with each generation that is tried there."""
+    fleet = lives.fleet
+    east = fleet.members["east"]
+    handle, refused = east.handle, []
+
+    async def refuse(request):
+        if ("dryRun", "All") in request.query and "/configmaps" in request.path:
+            refused.append(request)
+            raise Forbidden("configmaps is forbidden: exceeded quota: tight")
+        return await handle(request)
+
+    monkeypatch.setattr(east, "handle", refuse)
+    await lives.lend(isolation=APART)
+    await lives.run("guest", 8)
+    await fleet.until(lambda: lives.phase("guest") == "Running")
+    assert fleet.record("guest").shards[0].cluster == "west"
+    assert refused
+    assert not east.all("networkpolicies")
 
 
 async def test_a_member_without_network_policies_takes_no_work_that_wants_one(lives, monkeypatch):
