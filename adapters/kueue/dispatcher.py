@@ -21,7 +21,7 @@ from adapters.kueue.writing import write
 from fleet.errors import ApiError, FleetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from adapters.kueue.fleet import Fleet
     from adapters.kueue.objects import Key, Worker, Workload
@@ -42,6 +42,7 @@ APPEAR_S: Final = 300.0
 _AFTER_TROUBLE_S: Final = 10.0
 _AFTER_FAULT_S: Final = 60.0
 _WRITES: Final = 32
+_AT_ONCE: Final = 32
 _FORBIDDEN: Final = 403
 
 
@@ -122,7 +123,7 @@ class Dispatcher:
                     await asyncio.sleep(SETTLE_S)
                     self._news.clear()
                     try:
-                        again_s = self._round(group)
+                        again_s = await self._round(group)
                     except Exception:
                         log.exception("nothing could be nominated")
                         again_s = _AFTER_FAULT_S
@@ -158,7 +159,12 @@ class Dispatcher:
         found = objects.read_workload(obj)
         known = self._workloads.setdefault(member, {})
         before = known.get(found.key)
-        if before is not None and before.uid == found.uid and before.revision > found.revision:
+        if (
+            not gone
+            and before is not None
+            and before.uid == found.uid
+            and before.revision > found.revision
+        ):
             return  # our own write was answered before it was seen
         manager = self._managers.get(member)
         if gone or found.over:
@@ -199,7 +205,7 @@ class Dispatcher:
 
     # -- what is decided
 
-    def _round(self, group: asyncio.TaskGroup) -> float | None:
+    async def _round(self, group: asyncio.TaskGroup) -> float | None:
         """Look at everything once. Returns when to look again though nothing happens."""
         times: list[float] = []
         waiting: list[_Waiting] = []
@@ -223,7 +229,10 @@ class Dispatcher:
                     waiting.append(found)
             else:
                 self._promise(workload.uid, None)
-        times += self._nominate(waiting, group)
+        waiting.sort(key=lambda each: (-each.workload.priority, each.workload.reserved_at))
+        for at in range(0, len(waiting), _AT_ONCE):
+            times += self._nominate(filter(self._holds, waiting[at : at + _AT_ONCE]), group)
+            await asyncio.sleep(0)  # others have their turn, and may change what waits
         now_s = self._clock()
         return max(0.0, min(times) - now_s) if times else None
 
@@ -296,7 +305,12 @@ class Dispatcher:
             age_s = max(age_s, self._now() - admitted_s)
         return age_s
 
-    def _nominate(self, waiting: Sequence[_Waiting], group: asyncio.TaskGroup) -> list[float]:
+    def _holds(self, each: _Waiting) -> bool:
+        """Whether it is still as it was looked at."""
+        known = self._workloads.get(each.id.manager, {}).get(each.workload.key)
+        return known is each.workload and each.id not in self._writing
+
+    def _nominate(self, waiting: Iterable[_Waiting], group: asyncio.TaskGroup) -> list[float]:
         times, now_s = list[float](), self._clock()
         asks = []
         for each in waiting:
@@ -345,7 +359,8 @@ class Dispatcher:
         try:
             async with self._turns:
                 written = await write(self._fleet, id.manager, workload, names)
-            if written.obj is not None:
+            known = self._workloads.get(id.manager, {}).get(workload.key)
+            if written.obj is not None and known is not None and known.uid == workload.uid:
                 self.seen(id.manager, objects.WORKLOADS, written.obj, False)
             if written.done and isinstance(answer, Seat):
                 self._telling.tell(id.manager, workload, "Normal", "Nominated", answer.message)

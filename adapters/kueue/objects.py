@@ -65,6 +65,7 @@ class Workload:
     owner: str = ""
     """Name of what it was made for."""
     pods: int = 0
+    priority: int = 0
 
     @property
     def key(self) -> Key:
@@ -107,6 +108,7 @@ def read_workload(obj: Object) -> Workload:
         nominated=tuple(status.get("nominatedClusterNames") or ()),
         owner=_owner(metadata.get("ownerReferences") or ()),
         pods=sum(int(each.get("count", 1)) for each in spec.get("podSets") or ()),
+        priority=int(spec.get("priority") or 0),
     )
 
 

@@ -61,6 +61,8 @@ class Kueue:
         self.events: list[dict[str, Any]] = []
         self.between: list[Callable[[], None]] = []
         """What happens between a look and the write after it."""
+        self.after: list[Callable[[], None]] = []
+        """What happens between a write and the answer to it."""
         self.trouble: FleetError | None = None
         self._listeners: list[Any] = []
         self._news: list[Any] = []
@@ -85,7 +87,7 @@ class Kueue:
     def configure(self, *clusters: str) -> None:
         self.put(MANAGER, CONFIGS, {"metadata": {"name": "all"}, "spec": {"clusters": clusters}})
 
-    def submit(self, name: str = "w", *, pods: int = 1, uid: str = "") -> str:
+    def submit(self, name: str = "w", *, pods: int = 1, uid: str = "", priority: int = 0) -> str:
         container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
         template = {"spec": {"containers": [container]}}
         owner = {"kind": "Job", "name": f"of-{name}", "controller": True}
@@ -97,7 +99,10 @@ class Kueue:
                 "apiVersion": "kueue.x-k8s.io/v1beta2",
                 "kind": "Workload",
                 "metadata": {**metadata, "ownerReferences": [owner]},
-                "spec": {"podSets": [{"name": "main", "count": pods, "template": template}]},
+                "spec": {
+                    "priority": priority,
+                    "podSets": [{"name": "main", "count": pods, "template": template}],
+                },
                 "status": {
                     "conditions": [condition("QuotaReserved", "True")],
                     "admissionChecks": PENDING,
@@ -186,7 +191,10 @@ class Kueue:
         except FleetError as error:
             self.refusals.append(error)
             raise
-        return orjson.loads(orjson.dumps(self.objects[key]))
+        answer = orjson.loads(orjson.dumps(self.objects[key]))
+        while self.after:
+            self.after.pop(0)()
+        return answer
 
     def _apply(self, key: tuple[str, str, str], name: str, request: Any) -> None:
         assert request.path.endswith("/status")
@@ -322,6 +330,27 @@ async def test_fifty_at_once_do_not_all_get_the_same_room():
         await until(lambda: sum(bool(kueue.nominated(name)) for name in left) == 32)
         await quiet(kueue)
         assert [n for each in left for n in kueue.nominated(each)].count("east") == 12
+
+
+async def test_of_more_than_are_decided_at_once_the_most_urgent_get_the_room():
+    kueue = Kueue(east=3)
+    for n in range(80):
+        kueue.submit(f"w{n}", priority=n)
+    async with dispatching(kueue):
+        await until(lambda: sum(bool(kueue.nominated(f"w{n}")) for n in range(80)) == 3)
+        await quiet(kueue)
+        assert {f"w{n}" for n in range(80) if kueue.nominated(f"w{n}")} == {"w77", "w78", "w79"}
+        assert len(kueue.writes) == 3
+
+
+async def test_a_deletion_that_is_seen_before_the_answer_to_a_write_stays_one():
+    kueue = Kueue(east=4)
+    kueue.submit()
+    kueue.after.append(lambda: kueue.delete("w"))
+    async with dispatching(kueue):
+        await until(lambda: kueue.writes)
+        await quiet(kueue)
+        assert kueue.promised == {}
 
 
 async def test_room_is_kept_until_all_pods_are_on_nodes():

@@ -64,7 +64,7 @@ def test_a_workload_that_waits_for_a_dispatcher():
     assert found.reserved and found.reserved_at == "2026-11-29T00:00:00Z"
     assert found.checks == {"mk": "Pending"}
     assert found.nominated == ("east",)
-    assert (found.owner, found.pods) == ("train", 4)
+    assert (found.owner, found.pods, found.priority) == ("train", 4, 70)
     assert not (found.cluster or found.over or found.evicted or found.refused)
 
 
