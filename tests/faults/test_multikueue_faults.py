@@ -61,6 +61,10 @@ class Kueue:
         self.events: list[dict[str, Any]] = []
         self.between: list[Callable[[], None]] = []
         """What happens between a look and the write after it."""
+        self.before: list[Callable[[], None]] = []
+        """What happened before the look, and was not seen yet."""
+        self.meanwhile: list[Callable[[], None]] = []
+        """What happens while the fleet decides."""
         self.after: list[Callable[[], None]] = []
         """What happens between a write and the answer to it."""
         self.trouble: FleetError | None = None
@@ -179,9 +183,12 @@ class Kueue:
         parts = request.path.split("/")
         name = parts[7]
         key = (member, "workloads", f"payments/{name}")
-        if request.method == "PATCH":
-            while self.between:
-                self.between.pop(0)()
+        while self.between and request.method == "PATCH":
+            self.between.pop(0)()
+        listeners, self._listeners = self._listeners, []
+        while self.before:
+            self.before.pop(0)()
+        self._listeners = listeners
         if key not in self.objects:
             raise NotFound.of(group="kueue.x-k8s.io", resource="workloads", name=name)
         if request.method == "GET":
@@ -222,6 +229,8 @@ class Kueue:
 
     def seat(self, asks: list[Ask]) -> dict[str, Any]:
         self.asked += asks
+        while self.meanwhile:
+            self.meanwhile.pop(0)()
         left = dict(self.free)
         for each in self.promised.values():
             left[each.member] -= each.gang["spec"]["podSets"][0]["count"] - each.seen
@@ -283,7 +292,7 @@ async def quiet(kueue: Kueue) -> None:
 @pytest.fixture(autouse=True)
 def _no_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
-    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert not [e for e in caplog.get_records("call") if e.levelno >= logging.ERROR]
 
 
 async def test_the_best_is_nominated_and_a_second_pass_writes_nothing():
@@ -448,6 +457,48 @@ async def test_what_was_put_out_of_a_cluster_does_not_go_back_at_once():
         assert "put out" in next(e for e in kueue.asked[::-1] if e.uid == "u-w").barred["east"]
         kueue.passes(LEFT_S + 1)
         await until(lambda: kueue.nominated() == ["east"])
+
+
+async def test_what_was_not_seen_yet_is_found_by_the_look_before_the_write():
+    kueue = Kueue(east=4, west=4)
+    kueue.submit()
+
+    def admitted() -> None:
+        ready = [{"name": CHECK, "state": "Ready"}]
+        kueue.change(clusterName="west", admissionChecks=ready)
+
+    kueue.before.append(admitted)
+    async with dispatching(kueue):
+        await until(lambda: "u-w" in kueue.promised and kueue.promised["u-w"].member == "west")
+        await quiet(kueue)
+        assert (kueue.refusals, kueue.writes) == ([], [])
+
+
+async def test_another_one_of_the_same_name_that_was_not_seen_yet_is_not_taken_for_the_first():
+    kueue = Kueue(east=4)
+    kueue.submit(pods=3)
+
+    def again() -> None:
+        kueue.delete("w")
+        kueue.submit(pods=5, uid="u-second")
+
+    kueue.before.append(again)
+    async with dispatching(kueue):
+        await until(lambda: not kueue.before)
+        await quiet(kueue)
+        kueue.change()  # it is seen at last
+        await until(lambda: "needs 5" in kueue.told("NoRoom"))
+        assert (kueue.writes, kueue.promised) == ([], {})
+
+
+async def test_what_goes_while_others_are_decided_about_is_promised_nothing():
+    kueue = Kueue(east=100)
+    names = [kueue.submit(f"w{n:02}", priority=100 - n) for n in range(40)]
+    kueue.meanwhile.append(lambda: kueue.delete(names[-1]))
+    async with dispatching(kueue):
+        await until(lambda: all(map(kueue.nominated, names[:-1])))
+        await quiet(kueue)
+        assert set(kueue.promised) == {f"u-{name}" for name in names[:-1]}
 
 
 @pytest.mark.parametrize("there", ["east", "west"])

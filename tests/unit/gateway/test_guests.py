@@ -175,6 +175,7 @@ async def test_what_is_promised_is_nobody_elses_until_it_is_given_back(store):
     assert isinstance(stage.guests.seat([ask("u2", pods=1)])["u2"], Seat)  # the job has two
     assert stage.freed == 0
     stage.guests.promise("u1", None)
+    assert stage.freed == 1
     stage.guests.promise("u1", None)
     assert stage.freed == 1
     assert isinstance(stage.guests.seat([ask("u2", pods=2)])["u2"], Seat)
