@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from adapters.kueue.fleet import Ask, NoSeat, Promised, Seat
+from adapters.kueue.objects import CONFIGS, WORKLOADS
 from fleet.dispatch.planning import Answered, Question
+from fleet.gateway.books import PODS
 from fleet.gateway.guests import Guests
 from fleet.gateway.placing import Placing
+from fleet.kube.resources import Resource
+from fleet.kube.revision import Revision
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
+from fleet.store.collection import Collection
+from fleet.store.entry import Entry
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 from policies import PLACEMENT_POLICY
 from policies.placement import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fleet.kube.resources import GroupVersionResource
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -69,7 +81,8 @@ class Stage:
         self.placing = Placing(
             store, self.books, now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0
         )  # fmt: skip
-        self.guests = Guests(World(*free), self.books, self.placing, freed=self._free)
+        self.world = World(*free)
+        self.guests = Guests(self.world, self.books, self.placing, freed=self._free)
 
     def _free(self) -> None:
         self.freed += 1
@@ -200,6 +213,88 @@ async def test_what_cannot_be_read_says_so(store):
     assert 'no PlacementPolicy is called "missing"' in found.message
     empty = stage.guests.seat([ask(pods=0)])["u1"]
     assert isinstance(empty, NoSeat) and empty.reason == "Invalid"
+
+
+class Merged:
+    """A merged resource with objects of members in it."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.collection = Collection(resource, Sequencer(epoch=1))
+        self.readers = 0
+        self._next = 1
+
+    def put(self, member: str, name: str, namespace: str = "", **more: Any) -> None:
+        self._next += 1
+        metadata = {"name": name, "labels": {"fleet.dev/cluster": member, "a": "b"}}
+        if namespace:
+            metadata["namespace"] = namespace
+        obj = {"apiVersion": "v1", "kind": "X", "metadata": metadata, **more}
+        revision = Revision(self._next)
+        self.collection.put(Entry(obj, revision=revision, member=member, member_revision=7))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        self.readers += 1
+        yield
+        self.readers -= 1
+
+
+@pytest.fixture
+def merged() -> dict[GroupVersionResource, Merged]:
+    rows = (
+        Resource(gvr=WORKLOADS, kind="Workload", namespaced=True, verbs=("list", "watch")),
+        Resource(gvr=CONFIGS, kind="MultiKueueConfig", namespaced=False, verbs=("list", "watch")),
+    )
+    return {row.gvr: Merged(row) for row in rows}
+
+
+async def test_objects_are_told_as_their_members_have_them(store, merged):
+    stage, told = Stage(store, east=1), []
+    served: dict[Any, Merged] = {}
+    stage.world.merged = served.get
+
+    def heard(member: str, gvr: Any, obj: dict[str, Any], gone: bool) -> None:
+        metadata = obj["metadata"]
+        place = metadata.get("namespace", ""), metadata["name"], metadata["resourceVersion"]
+        told.append((member, gvr.resource, place, metadata["labels"], gone))
+
+    merged[WORKLOADS].put("hub", "w", "payments.hub")
+    end = stage.guests.follow((WORKLOADS, CONFIGS), heard)
+    assert told == []  # nobody serves it yet
+    served.update(merged)
+    stage.guests.member_changed()
+    stage.guests.member_changed()
+    assert told == [("hub", "workloads", ("payments", "w", "7"), {"a": "b"}, False)]
+
+    merged[CONFIGS].put("hub", "fleet.hub")
+    merged[CONFIGS].put("", "fleet")  # no member's
+    entry = merged[WORKLOADS].collection.get("payments.hub", "w")
+    merged[WORKLOADS].collection.remove(entry)
+    assert [each[1:3] for each in told[1:]] == [
+        ("multikueueconfigs", ("", "fleet", "7")),
+        ("workloads", ("payments", "w", "7")),
+    ]
+    assert told[-1][-1] is True
+    assert [each.readers for each in merged.values()] == [1, 1]
+    end()
+    assert [each.readers for each in merged.values()] == [0, 0]
+    merged[WORKLOADS].put("hub", "later", "payments.hub")
+    stage.guests.member_changed()
+    assert len(told) == 3
+
+
+async def test_pods_on_nodes_are_counted_in_one_namespace_of_one_member(store):
+    stage = Stage(store, east=1)
+    pods = Merged(Resource(gvr=PODS, kind="Pod", namespaced=True, verbs=("list", "watch")))
+    stage.world.running = {PODS: pods}.get
+    pods.put("east", "a", "payments.east", spec={"nodeName": "n1"})
+    pods.put("east", "b", "payments.east", spec={})
+    pods.put("west", "a", "payments.west", spec={"nodeName": "n1"})
+    pods.put("east", "a", "other.east", spec={"nodeName": "n1"})
+    found = stage.guests.bound("east", "payments", lambda labels, pod: labels["a"] == "b")
+    assert found == 1
+    assert stage.guests.bound("east", "payments", lambda labels, pod: False) == 0
 
 
 async def test_news_of_room_and_of_members_is_passed_on(store):
