@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from adapters.kueue.objects import Worker, Workload
 
 PENDING = "Pending"
+READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,12 @@ class Standing:
 
 
 def waits(workload: Workload, check: str) -> bool:
-    """Whether it is a dispatcher's turn."""
+    """Whether it is a dispatcher's turn: the last one, after all other checks have passed."""
+    others = (state for name, state in workload.checks.items() if name != check)
     return (
         workload.reserved
         and workload.checks.get(check) == PENDING
+        and all(state == READY for state in others)
         and not (workload.cluster or workload.evicted or workload.over)
     )
 

@@ -30,7 +30,7 @@ KUBERNETES = "1.36.3"
 KUBERNETES_OLD = "1.32.13"
 ETCD = "3.6.16"
 KWOK = "0.7.0-fleet.1"
-KUEUE = "0.17.0-fleet.1"
+KUEUE = "0.17.1-fleet.1"
 
 BUILDS = Path(__file__).parent / "builds"
 MANIFESTS = "manifests"

@@ -37,6 +37,8 @@ def standing(copies=None, *, workload=MINE, choice=CHOICE, mute=()):
         ({"checks": {"mk": "Ready"}}, False),
         ({"checks": {"mk": "Retry"}}, False),
         ({"checks": {}}, False),
+        ({"checks": {"mk": "Pending", "nodes": "Ready"}}, True),
+        ({"checks": {"mk": "Pending", "nodes": "Pending"}}, False),
     ],
 )
 def test_whose_turn_it_is(change, its_turn):
