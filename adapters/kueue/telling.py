@@ -111,6 +111,8 @@ class Telling:
                     log.info("%s: an event was not written: %s", manager, error)
             except FleetError as error:
                 log.info("%s: an event was not written: %s", manager, error)
+            except Exception:
+                log.exception("%s: an event was not written", manager)
 
     def _put(self, manager: str, event: Object) -> None:
         try:
