@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.capacity import Capacity, PodKind, Taken
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.cost.ceilings import Ceilings
+    from fleet.scheduling.lending.occupancy import Users
     from fleet.scheduling.placement import Plan
     from fleet.scheduling.planner import Asked
     from fleet.scheduling.price import Prices
@@ -39,14 +40,14 @@ class Members:
         prices: Prices,
         *,
         classes: Mapping[str, str] = MappingProxyType({}),
-        others: Mapping[str, Mapping[str, set[User]]] = MappingProxyType({}),
+        others: Users | None = None,
     ) -> None:
         """`clusters` have deducted what others run in them, and nothing of the fleet's work.
         `classes` are those of work that shares no node with other classes, by uid; `others` what
         uses nodes and is not the fleet's, where there are any."""
         self.placer = Rooms()
         self._classes = classes
-        self._others = others
+        self._others: Users = others or {}
         self._occupancy = Occupancy()
         self.unlabelled: set[str] = set()
         """What runs since before its class was kept apart."""
@@ -73,7 +74,7 @@ class Members:
             now_s=0.0,
             taken_by=self._taken_by,
             ceilings=ceilings,
-            occupancy=self._seen(),
+            occupancy=self._occupancy,
         )
         self.placer.begin(picture, asked)
 
@@ -143,11 +144,7 @@ class Members:
         """Who uses which nodes, where any work shares none with others."""
         if not self._classes:
             return Occupancy()
-        users = {
-            cluster: {node: set(there) for node, there in nodes.items()}
-            for cluster, nodes in self._others.items()
-        }
-        found = Occupancy(self._classes, users)
+        found = Occupancy(self._classes, self._others).copy()
         for uid, seats in self._seats.items():
             for cluster, taken in seats:
                 self._uses(found, uid, cluster, taken)
