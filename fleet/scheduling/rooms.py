@@ -124,11 +124,35 @@ class Rooms:
         left = {name: base.left for name, base in bases.items() if base.left is not None}
         self._taken = {}
         for uid, plan in kept.items():
-            self._taken[uid] = plan, _seated(plan, left)
+            self._taken[uid] = plan, self._kept(uid, plan, left)
         for name, base in bases.items():
             self.views.put(replace(base.given, capacity=left.get(name)))
         now = self.views.capacities
         self._shuts = {key: made for key, made in self._shuts.items() if made[0] is now.get(key[0])}
+
+    def _kept(self, uid: str, plan: Plan, left: dict[str, Capacity]) -> Seats:
+        """What a plan of an earlier round takes of `left`. In a class that is on nodes which it may
+        use, where those are enough; else also on those that others are to leave."""
+        occupancy = self._now.occupancy
+        if not occupancy:
+            return _seated(plan, left)
+        work = occupancy.work_of(uid)
+        names = {each.cluster for each in plan.shards} & left.keys()
+        shut = {name: occupancy.shut(name, work) for name in names}
+        apart = {name: left[name].shut(nodes) for name, nodes in shut.items()}
+        seats = _seated(plan, apart)
+        anew = [each for each in plan.shards if each.generation == plan.generation]
+        wanted = sum(each.pods for each in anew if each.cluster in names)
+        if sum(each.pods for taken in seats.values() for each in taken) < wanted:
+            seats = _seated(plan, left)
+        else:
+            for name, taken in seats.items():
+                for each in taken:
+                    left[name] = left[name].retake(each)
+        for name, taken in seats.items():
+            nodes = {node for each in taken for node in left[name].names(each)}
+            occupancy.add(name, nodes - shut[name], User(uid, work))
+        return seats
 
     def _based(self, cluster: Cluster, promises: Ledger) -> _Base:
         capacity = cluster.capacity

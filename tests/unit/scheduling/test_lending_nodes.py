@@ -134,6 +134,27 @@ def test_what_is_decided_in_a_round_is_nothing_to_another_over_the_same_picture(
     assert isinstance(again.place(item("s5", 5)), Placed)
 
 
+def test_a_place_that_is_kept_over_rounds_keeps_the_other_class_away_too(east):
+    rooms = east.rooms(t1=1, s1=1, s2=2)
+    rooms.take("uid-t1", rooms.place(item("t1", 1)))
+    for _ in range(2):
+        rooms.begin(east.picture, east.asked)
+        assert isinstance(rooms.place(item("s1", 1)), Placed), "on n0"
+        assert isinstance(rooms.place(item("s2", 2)), Unplaced), "n1 is kept for research"
+    rooms.give("uid-t1")
+    assert isinstance(rooms.place(item("s2", 2)), Placed)
+
+
+def test_a_place_that_others_are_to_leave_shuts_no_node_that_they_use(east):
+    rooms = east.rooms(t5=5, s1=1)
+    found = rooms.place(item("t5", 5), without=["uid-web"])
+    rooms.take("uid-t5", found)
+    rooms.begin(east.picture, east.asked)
+    assert isinstance(rooms.place(item("s1", 1)), Unplaced), "what is free is kept"
+    rooms.give("uid-t5")
+    assert isinstance(rooms.place(item("s1", 1)), Placed)
+
+
 def test_pods_without_the_label_keep_every_class_of_the_fleet_away(east):
     native = User("", "serving", labelled=False)
     rooms = east.rooms(native, s2=2, t1=1)
