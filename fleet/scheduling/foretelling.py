@@ -137,13 +137,15 @@ def foretell(
             continue
         found = _found(uid, decisions.get(uid))
         if found is None:
-            urgent, _ = fork()
-            urgent.engine.submit(_most_urgent(each.item, engine), now_s)
-            best = next((d for d in urgent.step(now_s) if d.uid == uid), None)
+            refusal, best = rooms.refusals.get(uid), None
+            if refusal is None or not refusal.impossible:
+                urgent, _ = fork()
+                urgent.engine.submit(_most_urgent(each.item, engine), now_s)
+                best = next((d for d in urgent.step(now_s) if d.uid == uid), None)
             found = Foretold(
                 uid,
                 "Waits",
-                refusal=rooms.refusals.get(uid),
+                refusal=refusal,
                 why=waits.get(uid),
                 victims=best.victims if isinstance(best, Preempt) else (),
             )

@@ -16,6 +16,7 @@ from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
+from fleet.scheduling.engine import Engine
 from fleet.scheduling.quota.tree import Key
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
@@ -498,6 +499,25 @@ async def test_what_would_wait_says_what_would_end_for_it_if_it_were_urgent(team
     outlook = asks.foretell([wanted(risk)], ())
     (told,) = outlook.prospect.told
     assert (told.verdict, told.victims) == ("Evicts", ("uid-runs",))
+
+
+async def test_what_nothing_could_make_room_for_is_not_asked_about_as_if_it_were_urgent(
+    store, monkeypatch
+):
+    """That costs as much as a round, and a plan may be of a hundred."""
+    asks, forks = planner(store, east=8), []
+    fork = Engine.fork
+
+    def counted(self, placer):
+        forks.append(placer)
+        return fork(self, placer)
+
+    monkeypatch.setattr(Engine, "fork", counted)
+    questions = [wanted(job("wide", ranks=9)), wanted(job("wider", ranks=10))]
+    outlook = asks.foretell(questions, ())
+    assert [each.refusal.impossible for each in outlook.prospect.told] == [True, True]
+    assert [each.victims for each in outlook.prospect.told] == [(), ()]
+    assert len(forks) == 1
 
 
 async def test_a_question_while_a_round_is_being_stored_does_not_end_it(teams):
