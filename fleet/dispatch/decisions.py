@@ -27,6 +27,7 @@ ORPHANED: Final = "Orphaned"
 _FIRST_LOOK_S: Final = 5.0
 _LAST_LOOK_S: Final = 60.0
 _RENEW_AT: Final = 2 / 3  # of the time given, so that one renewal in three may fail
+_RENEW_BESIDE_HOLDS_AT: Final = 0.9  # a hold that is being asked for may take long
 _COMMIT_AT: Final = 1 / 3  # of the hold's time must be left for the commit to reach the member
 
 
@@ -407,12 +408,15 @@ class _Pass:
         left_s = sight.left_s()
         if left_s is None and view.deadline_s is not None:
             return  # not begun to count
-        due_s = seconds * _RENEW_AT
+        due_s = seconds * (_RENEW_BESIDE_HOLDS_AT if self._holds_begin() else _RENEW_AT)
         if left_s is None or left_s < due_s:
             self.acts.append(Renew(shard, view, seconds))
             self._again.append(self.now + seconds - due_s)
         else:
             self._again.append(self.now + left_s - due_s)
+
+    def _holds_begin(self) -> bool:
+        return any(shard.to_come for shard in self.s.record.shards)
 
     def _serve(self, record: Record, shard: Shard, view: ShardView) -> None:
         self.acts.append(Meet(shard, view))

@@ -47,8 +47,10 @@ Object = dict[str, Any]
 _ShardOf = tuple[str, int]  # cluster and generation
 
 _STEPS: Final = 24  # of one pass; a workload that needs more is looked at again
-# How much of its lease a workload waits for one member, while others wait to be renewed.
+# How much of its lease a workload waits for one member, while others wait to be renewed; longer for
+# the many requests of a hold, before which all are renewed.
 _OF_A_LEASE: Final = 0.2
+_OF_A_LEASE_FOR_A_HOLD: Final = 0.4
 _PASSING_S: Final = 10.0  # a member that answers with faults for longer refuses
 _POLL_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 2.0, "Running": 20.0}
 _CALM_S: Final[Mapping[str, float]] = {"Holding": 2.0, "Committed": 20.0, "Running": 300.0}
@@ -366,7 +368,8 @@ class Reconciler:
                     return
 
         async def in_time(cluster: str, acts: Sequence[Act]) -> None:
-            within_s = _patience_s(workload, record)
+            holds = any(isinstance(act, Hold) for act in acts)
+            within_s = _patience_s(workload, record, holds=holds)
             try:
                 async with asyncio.timeout(within_s):
                     await in_one(cluster, acts)
@@ -463,11 +466,11 @@ class Reconciler:
         )
 
 
-def _patience_s(workload: Workload, record: Record) -> float | None:
+def _patience_s(workload: Workload, record: Record, *, holds: bool = False) -> float | None:
     """How long a member may keep the others waiting; None where nobody's lease runs."""
     if not workload.ask().lapses or not any(shard.live for shard in record.shards):
         return None
-    return record.lease_s * _OF_A_LEASE
+    return record.lease_s * (_OF_A_LEASE_FOR_A_HOLD if holds else _OF_A_LEASE)
 
 
 def _renewals(decision: Decision, record: Record) -> list[Act]:

@@ -134,6 +134,38 @@ async def test_while_one_refuses_for_long_the_others_are_renewed(fleet, split, m
         await running
 
 
+async def test_what_is_placed_anew_is_held_in_a_member_far_away(fleet, split, monkeypatch):
+    """Every request there takes a while, and all of a hold longer than anything else may."""
+    loop, now_s = asyncio.get_running_loop(), 1000.0
+    monkeypatch.setattr(loop, "time", lambda: now_s)
+
+    async def takes_a_while(request):
+        nonlocal now_s
+        now_s += 0.4
+        await asyncio.sleep(0)
+
+    far = await fleet.join("far", room=4)
+    asked = Listening(far, takes_a_while)
+    split["west"].cut = True
+    await fleet.until(lambda: "far" in fleet.placed() and fleet.record().phase == "Running")
+    made = asked.asked.index(("POST", "jobs"))
+    assert made * 0.4 > LEASE_S * 0.2
+    assert fleet.record().shards[0].generation == 1  # east ran on all the while
+
+
+async def test_while_a_hold_is_asked_for_all_others_are_renewed_early(fleet, split):
+    """So that it may take its time: every pass begins with nearly a whole lease."""
+    await fleet.settle()  # renewed
+    far = await fleet.join("far", room=4)
+    split["west"].cut = True
+    await fleet.until(lambda: "west" not in fleet.placed())
+    far.lingers, far.cut = True, False
+    east = Listening(split["east"])
+    await fleet.round(tick_s=LEASE_S / 8)
+    await fleet.gateway()
+    assert ("PATCH", "train-g1-east") in east.asked
+
+
 async def test_nobody_is_hurried_where_no_lease_runs(fleet):
     await fleet.join("east", room=4)
     await fleet.run_job(ranks=9)
