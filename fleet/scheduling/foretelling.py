@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.standing import Wish
 
 _A_BIT_S: Final = 0.001
+ADVISED: Final = 5
 
 Verdict = Literal["Starts", "Evicts", "Waits", "Runs"]
 
@@ -98,7 +99,11 @@ def foretell(
     terms: Sequence[Terms],
 ) -> Prospect:
     """What would become of `wanted`, submitted in that order beside all that runs and waits, under
-    the quotas of `tree` and with loans by `terms`."""
+    the quotas of `tree` and with loans by `terms`.
+
+    Of the first `ADVISED` that would wait, also what would let them start: each costs a fork or two
+    of everything, and leases are not renewed meanwhile.
+    """
     engine, now_s = desk.engine, picture.now.timestamp()
 
     def fork(instead: Mapping[str, Asked] = MappingProxyType({})) -> tuple[Desk, Rooms]:
@@ -130,7 +135,7 @@ def foretell(
     step = step_of(other)
     decisions = {each.uid: each for each in step if isinstance(each, Admit | Preempt | Lend)}
     waits = {item.uid: why for item, why in forked.waiting()}
-    told = []
+    told, advised = [], 0
     for uid, each in wanted.items():
         if uid in engine.running():
             told.append(Foretold(uid, "Runs", item=each.item))
@@ -138,7 +143,8 @@ def foretell(
         found = _found(uid, decisions.get(uid))
         if found is None:
             refusal, best = rooms.refusals.get(uid), None
-            if refusal is None or not refusal.impossible:
+            advised += 1
+            if (refusal is None or not refusal.impossible) and advised <= ADVISED:
                 urgent, _ = fork()
                 urgent.engine.submit(_most_urgent(each.item, engine), now_s)
                 best = next((d for d in urgent.step(now_s) if d.uid == uid), None)
@@ -149,7 +155,7 @@ def foretell(
                 why=waits.get(uid),
                 victims=best.victims if isinstance(best, Preempt) else (),
             )
-            after_s, refusal = 0.0, found.refusal
+            after_s, refusal = 0.0, found.refusal if advised <= ADVISED else None
             while refusal is not None and refusal.retry_after_s is not None and not found.later:
                 # As it will be seen once a later tier is tried: as one that has waited for it.
                 after_s += refusal.retry_after_s

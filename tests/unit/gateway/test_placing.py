@@ -17,6 +17,7 @@ from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.engine import Engine
+from fleet.scheduling.foretelling import ADVISED
 from fleet.scheduling.quota.tree import Key
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
@@ -518,6 +519,19 @@ async def test_what_nothing_could_make_room_for_is_not_asked_about_as_if_it_were
     assert [each.refusal.impossible for each in outlook.prospect.told] == [True, True]
     assert [each.victims for each in outlook.prospect.told] == [(), ()]
     assert len(forks) == 1
+
+
+async def test_of_many_that_would_wait_only_the_first_are_asked_what_would_help_them(teams):
+    """All of it is one turn of the loop, and leases wait for it."""
+    moved = [NOW]
+    asks = planner(teams, times=(moved[0] for _ in count()), east=8)
+    await start(teams, asks, job("runs", ranks=4))
+    moved[0] += timedelta(hours=1)
+    names = [f"job-{number:03}" for number in range(ADVISED + 3)]
+    outlook = asks.foretell([wanted(job(name, ranks=2)) for name in names], ())
+    told = outlook.prospect.told
+    assert {each.verdict for each in told} == {"Waits"} and all(each.why for each in told)
+    assert [bool(each.victims) for each in told] == [True] * ADVISED + [False] * 3
 
 
 async def test_a_question_while_a_round_is_being_stored_does_not_end_it(teams):
