@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 import http.client
+import json
 import ssl
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -172,7 +174,7 @@ class Client:
 
     def post(self, path: str, body: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
         """The parsed answer to a JSON body. Raises ApiError, ConfigError."""
-        return self._document("POST", path, (), body=orjson.dumps(body), timeout_s=timeout_s)
+        return self._document("POST", path, (), body=_json(body), timeout_s=timeout_s)
 
     def check_gateway(self) -> str:
         """The version of the gateway that the server is. Raises ConfigError where it is none,
@@ -305,6 +307,26 @@ class Client:
         if isinstance(error, TimeoutError):
             return Unavailable(f"{server} gave no answer within {timeout_s:g} s; try again")
         return Unavailable(f"{server} cannot be reached: {error}")
+
+
+def _json(body: Any) -> bytes:
+    """As JSON: also numbers of any size, which whoever is asked refuses by their field. Raises
+    ConfigError."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        pass
+    try:
+        return json.dumps(body, default=_moment, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"what was given cannot be said in JSON: {error}") from error
+
+
+def _moment(value: object) -> str:
+    """A date or a time, which YAML has and JSON has not."""
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{value!r} is a {type(value).__name__}")
 
 
 def _tls(access: Access) -> ssl.SSLContext:

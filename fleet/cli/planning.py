@@ -55,10 +55,10 @@ def plan(
 ) -> None:
     """Say what would be decided if these objects were applied, and change nothing.
 
-    Jobs and Pods: whether each would start and where, what would be ended for it, or why it would
-    wait and what would help. FleetQuotas, LendingPolicies and PlacementPolicies: the same with them
-    as given, which quotas would be above their limit, what would be ended for work that waits
-    already, and what would be lent and called back.
+    Jobs and Pods: whether each would start and where, what would be ended for it, why it would
+    wait and what would help, or why it would be refused. FleetQuotas, LendingPolicies and
+    PlacementPolicies: the same with them as given, which quotas would be above their limit, what
+    would be ended for work that waits already, and what would be lent and called back.
     """
     where = namespace or client.access.namespace or "default"
     objects = [each for file in files for each in _objects(file, where)]
@@ -172,8 +172,11 @@ def _lines(item: Object) -> Iterator[str]:
             yield f"{name}: would start"
             yield from explained(item["placement"], foretold=True)[1:]
         case "Evicts":
-            yield f"{name}: would start once {evicts} has ended, which would be told to"
+            yield f"{name}: would start; {evicts} would be ended for it"
             yield from explained(item["placement"], foretold=True)[1:]
+        case "Refused":
+            yield f"{name}: would be refused, and be Failed at once. {status.get('message', '')}"
+            yield from explained(item["placement"], foretold=True)[2:]
         case _:
             yield f"{name}: would wait. {status.get('message', '')}".rstrip()
             hints = []
@@ -188,7 +191,8 @@ def _lines(item: Object) -> Iterator[str]:
             if later := item.get("later"):
                 once = ", ".join(later.get("evicts") or ())
                 ended = f" once {once} has ended" if once else ""
-                yield f"  in {later['after']}, if nothing else changes, it would start{ended}:"
+                becomes = "be refused" if later["verdict"] == "Refused" else f"start{ended}"
+                yield f"  in {later['after']}, if nothing else changes, it would {becomes}:"
                 for line in explained(later["placement"], foretold=True)[1:]:
                     yield f"  {line}"
 

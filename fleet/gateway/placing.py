@@ -25,7 +25,7 @@ from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling import standing
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import total
-from fleet.scheduling.decisions import Admit, Preempt
+from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.exact.verdict import comparison_of
 from fleet.scheduling.extension import NONE
@@ -237,8 +237,9 @@ class Placing:
         placements, comparisons, later = {}, {}, {}
         for each in prospect.told:
             asked = wanted[each.uid].asked
-            if each.later is not None and each.later.plan is not None:
-                then = asked.decided(each.later.plan, fleet.prices, now=now)
+            at_last = each.later.plan or each.later.refusal if each.later is not None else None
+            if at_last is not None:
+                then = asked.decided(at_last, fleet.prices, now=now)
                 later[each.uid] = {"spec": then.spec, "status": then.status}
             decision = each.plan or each.refusal
             if decision is not None and measured:
@@ -246,7 +247,7 @@ class Placing:
                     asked, decision, each.among, fleet.prices, now=now, now_s=self._clock()
                 )
             told: Plan | Refusal | Held | None = decision
-            if each.why is not None and each.why.reason not in ("Capacity", "NoSuchCapacity"):
+            if each.why is not None and each.why.reason not in OF_A_PLACE:
                 words = because(each.why, wanted[each.uid].item, prospect.book, name=self._name)
                 told = Held(asked.demand, reason_of(each.why), words)
             if told is not None:
@@ -296,7 +297,7 @@ class Placing:
 
     def _waits(self, each: _Asked, why: Why) -> Refusal | Held:
         refusal = self._rooms.refusals.get(each.uid)
-        if why.reason in ("Capacity", "NoSuchCapacity") and refusal is not None:
+        if why.reason in OF_A_PLACE and refusal is not None:
             return refusal
         victims = []
         if why.reason == "Evicting":

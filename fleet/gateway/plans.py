@@ -122,10 +122,12 @@ class Plan:
                     return f"would start: {status.get('usedClusters', '')}{loan}"
                 case "Evicts":
                     gone = ", ".join(map(outlook.name, told.victims))
-                    return f"would start once {gone} has ended, which would be told to"
+                    return f"would start; {gone} would be ended for it"
+                case "Refused":
+                    return f"would be refused, and be Failed at once: {status.get('message', '')}"
                 case "Waits":
                     then = outlook.later.get(told.uid)
-                    used = f"; then: {then['status']['usedClusters']}" if then is not None else ""
+                    used = f"; then: {_place(then['status'])}" if then is not None else ""
                     return f"would wait: {status.get('message', '')}{used}"
         return ""
 
@@ -208,6 +210,11 @@ def _objective(levels: Objective) -> Object:
 
 def _amount(field: str, value: int) -> int | str:
     return amount_text(value) if field == "micro" else value
+
+
+def _place(status: Object) -> str:
+    """Where a later tier would put it; why nowhere, of what would be refused then."""
+    return str(status.get("usedClusters") or f"refused, {status.get('message', '')}")
 
 
 def _uid(question: Question) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Reason = Literal[
     "NoSuchQuota", "AboveLimit", "Quota", "NoSuchCapacity", "Capacity", "Evicting", "Behind"
 ]
+OF_A_PLACE: Final[frozenset[Reason]] = frozenset({"Capacity", "NoSuchCapacity"})
+"""What waits for these was let through by its quota, and found no place."""
 SENTENCES: Final[Mapping[Reason, str]] = {
     "NoSuchQuota": "there is no quota {node}",
     "AboveLimit": "it asks for more {key} than node {node} may ever use",

@@ -14,14 +14,14 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from fleet.scheduling.decisions import Admit, Preempt
+from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
 from fleet.scheduling.rooms import Rooms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.decisions import Decision, Why
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _A_BIT_S: Final = 0.001
 ADVISED: Final = 5
 
-Verdict = Literal["Starts", "Evicts", "Waits", "Runs"]
+Verdict = Literal["Starts", "Evicts", "Waits", "Refused", "Runs"]
 
 
 class Wanted(NamedTuple):
@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Foretold:
     """What would become of one: it starts at once, on `loan` where its own quota does not cover it,
-    once `victims` have ended, or it waits, `why`.
+    once `victims` have ended, or it waits, `why`, or its policy or a budget refuses it for good.
 
     `victims` of what waits are those that would have to end if it were the most urgent.
     """
@@ -134,7 +134,7 @@ def foretell(
     )
     step = step_of(other)
     decisions = {each.uid: each for each in step if isinstance(each, Admit | Preempt | Lend)}
-    waits = {item.uid: why for item, why in forked.waiting()}
+    waits = dict(_reasons(forked))
     told, advised = [], 0
     for uid, each in wanted.items():
         if uid in engine.running():
@@ -142,7 +142,11 @@ def foretell(
             continue
         found = _found(uid, decisions.get(uid))
         if found is None:
-            refusal, best = rooms.refusals.get(uid), None
+            refusal, best, why = rooms.refusals.get(uid), None, waits.get(uid)
+            if _final(refusal, why):
+                found = Foretold(uid, "Refused", refusal=refusal, why=why)
+                told.append(replace(found, item=each.item, among=_among(rooms, uid, found, waits)))
+                continue
             advised += 1
             if (refusal is None or not refusal.impossible) and advised <= ADVISED:
                 urgent, _ = fork()
@@ -152,7 +156,7 @@ def foretell(
                 uid,
                 "Waits",
                 refusal=refusal,
-                why=waits.get(uid),
+                why=why,
                 victims=best.victims if isinstance(best, Preempt) else (),
             )
             after_s, refusal = 0.0, found.refusal if advised <= ADVISED else None
@@ -162,9 +166,11 @@ def foretell(
                 queued_at = each.asked.queued_at - timedelta(seconds=after_s + _A_BIT_S)
                 patient, later_rooms = fork({uid: replace(each.asked, queued_at=queued_at)})
                 at_last = {d.uid: d for d in step_of(patient)}.get(uid)
-                if (later := _found(uid, at_last)) is not None:
+                later, refusal = _found(uid, at_last), later_rooms.refusals.get(uid)
+                if later is None and _final(refusal, dict(_reasons(patient.engine)).get(uid)):
+                    later = Foretold(uid, "Refused", refusal=refusal)
+                if later is not None:
                     found = replace(found, after_s=after_s, later=later)
-                refusal = later_rooms.refusals.get(uid)
         among = _among(rooms, uid, found, waits)
         told.append(replace(found, item=each.item, among=among))
     loans = tuple(each for each in step if isinstance(each, Lend | Recall | Settle))
@@ -199,6 +205,15 @@ def _holds(clusters: Mapping[str, Cluster], plan: Plan) -> bool:
         if sum(each.pods for each in taken) < shard.pods:
             return False
     return True
+
+
+def _reasons(engine: Engine) -> Iterator[tuple[str, Why | None]]:
+    return ((item.uid, why) for item, why in engine.waiting())
+
+
+def _final(refusal: Refusal | None, why: Why | None) -> bool:
+    """Whether it ends as refused: what waits for its turn or for quota is not asked that yet."""
+    return refusal is not None and refusal.final and why is not None and why.reason in OF_A_PLACE
 
 
 def _found(uid: str, decision: Decision | LoanDecision | None) -> Foretold | None:

@@ -2,7 +2,8 @@
 
 Reads text, opens nothing. Objects are YAML or JSON, several in a file, lists too; a table of work
 is CSV (`table`). A later source overrides an earlier one by kind, namespace and name, so that a
-what-if is a file with what is different; `$patch: delete` takes an object away. Whatever is wrong
+what-if is a file with what is different; `$patch: delete` takes an object away, a Cluster with its
+Nodes. Whatever is wrong
 is said with its file, its document and its field, all of it at once. Next step: `scenario`.
 """
 
@@ -16,6 +17,9 @@ import yaml
 
 from fleet.errors import ApiError, ConfigError
 from fleet.scheduling.simulation import table
+from fleet.scheduling.simulation.inventory import cluster_named
+from policies import CLUSTER
+from policies.schema import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,6 +122,10 @@ def _take_away(
         problems.add(document, '$patch: only "delete" is known here')
     elif found.pop(document.key, None) is None:
         problems.add(document, f"there is no {document.kind} {document.name} to take away")
+    elif (document.group, document.kind) == (GROUP, CLUSTER.name):
+        for key, each in [*found.items()]:
+            if key[:2] == ("", "Node") and cluster_named(each.obj) == document.name:
+                del found[key]
 
 
 def _read(source: Source, position: int, namespace: str, problems: Problems) -> Iterator[Document]:

@@ -68,7 +68,7 @@ def inventory_of(
     names = {each.name for each in clusters}
     by_cluster: dict[str, list[Document]] = {}
     for node in nodes:
-        name = _cluster_of(node.obj)
+        name = cluster_named(node.obj)
         if name in names:
             by_cluster.setdefault(name, []).append(node)
         else:
@@ -111,7 +111,7 @@ def inventory_of(
             )
         found.append(replace(typed, capacity=Capacity(there, 0.0) if there else None))
     for pod in pods:
-        where = _cluster_of(pod.obj)
+        where = cluster_named(pod.obj)
         if where in accounts:
             accounts[where].upsert_pod(pod.obj)
     with_pods = tuple(
@@ -152,7 +152,8 @@ def unmanaged(
     return found
 
 
-def _cluster_of(obj: Object) -> str:
+def cluster_named(obj: Object) -> str:
+    """The cluster that a Node, or a Pod on one, says that it is in."""
     labels = obj["metadata"].get("labels") or {}
     node = (obj.get("spec") or {}).get("nodeName") if obj["kind"] == "Pod" else ""
     name = str(node or obj["metadata"]["name"])

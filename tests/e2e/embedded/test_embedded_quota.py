@@ -111,7 +111,7 @@ async def test_what_was_borrowed_is_given_back_and_borrowed_again(gateway, door,
     dry = await door.send(
         "POST", jobs.format("cv"), job("train", 2, "true"), query={"dryRun": "All"}
     )
-    told = "would start once job nlp/crawl has ended, which would be told to"
+    told = "would start; job nlp/crawl would be ended for it"
     assert told in dict(dry.headers).get("warning", "") or told in dry.warnings
     go = tmp_path / "go"
     wait = f"until [ -e {go} ]; do sleep 0.1; done"

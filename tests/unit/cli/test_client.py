@@ -169,7 +169,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.sent = self.rfile.read(int(self.headers["Content-Length"]))  # type: ignore[attr-defined]
         self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -206,6 +206,20 @@ def test_a_request_goes_below_the_roots_path(capsys: pytest.CaptureFixture[str])
     assert path == "/clusters/east/api/v1/namespaces/payments.*/pods?labelSelector=a%3Db%2Cc"
     assert headers["Authorization"] == "Bearer t"
     assert capsys.readouterr().err == 'Warning: idc-b: "last seen" 41 s ago\nWarning: odd\n'
+
+
+def test_whatever_a_file_says_is_sent_as_json() -> None:
+    """A number may have any size, a key be no text and a date none: whoever is asked judges."""
+    given = yaml.safe_load("{much: 99999999999999999999999, 7: a, on: [2026-11-29]}")
+    with server(200, b"{}") as serving:
+        client(serving).post("/fleet/plan", given)
+    assert json.loads(serving.sent) == {
+        "much": 99999999999999999999999, "7": "a", "true": ["2026-11-29"]
+    }  # fmt: skip
+    itself = yaml.safe_load("&a {b: *a}")
+    for odd in (itself, yaml.safe_load("{a: !!binary aGk=}"), {(1, 2): 3}):
+        with server(200, b"{}") as serving, pytest.raises(ConfigError, match="in JSON"):
+            client(serving).post("/fleet/plan", odd)
 
 
 def test_a_status_becomes_its_error() -> None:

@@ -187,6 +187,9 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
              "evicts": ["job nlp/crawl"], "startsAt": "2026-11-29T16:20:00Z"},
             {"kind": "Job", "name": "far", "verdict": "Waits", "placement": waits,
              "later": {"after": "5s", "verdict": "Starts", "placement": starts}},
+            {"kind": "Job", "name": "dear", "verdict": "Refused", "placement": waits},
+            {"kind": "Job", "name": "late", "verdict": "Waits", "placement": waits,
+             "later": {"after": "5s", "verdict": "Refused", "placement": waits}},
             {"kind": "Pod", "name": "web", "verdict": "Runs"},
             {"kind": "Job", "name": "old", "verdict": "Ended", "message": "has ended"},
             {"kind": "Job", "name": "off", "verdict": "Suspended", "message": "it is suspended"},
@@ -204,13 +207,17 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
     assert lines[0] == "one: would start"
     assert "idc-a" in lines[1]
     assert lines[2].endswith(" is full") and "was placed" not in lines[2]
-    assert "two: would start once job nlp/crawl has ended, which would be told to" in lines
+    assert "two: would start; job nlp/crawl would be ended for it" in lines
     at = lines.index("big: would wait. 24 of 32 are free.")
     assert lines[at + 1].startswith("  fits at about 2026-11-29 ")
     assert lines[at + 2] == "  or if it were the most urgent: job nlp/crawl would be ended for it"
     at = lines.index("far: would wait. 24 of 32 are free.")
     assert lines[at + 1] == "  in 5s, if nothing else changes, it would start:"
     assert lines[at + 2].startswith("    idc-a")
+    assert "dear: would be refused, and be Failed at once. 24 of 32 are free." in lines
+    at = lines.index("late: would wait. 24 of 32 are free.")
+    assert lines[at + 1] == "  in 5s, if nothing else changes, it would be refused:"
+    assert lines[at + 2] == "    24 of 32 are free."
     assert "web: runs already; fleet explain pod/web says where" in lines
     assert "job nlp/old, which waits: job cv/a, job cv/b would be told to end for it" in lines
     assert "old: has ended; nothing would be decided about it" in lines

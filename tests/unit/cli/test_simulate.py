@@ -193,6 +193,16 @@ def test_from_what_a_gateway_has(gateway: dict[str, list[Any]], folder: Path) ->
         for name, status in (("done", ended), ("waits", {}))
     ]
     found = told("--from-gateway", "-f", str(folder / "work.csv"))
+    other = {**cluster, "metadata": {"name": "b"}}
+    gateway["/fleet/apis/fleet.dev/v1alpha1/clusters"].append(other)
+    elsewhere = {"name": "n0", "labels": {"fleet.dev/cluster": "b"}}
+    gateway["/api/v1/nodes"].append({"metadata": elsewhere, "status": {"allocatable": allocatable}})
+    arguments = ("--from-gateway", "-f", str(folder / "work.csv"))
+    assert len(told(*arguments)["clusters"]) == 2
+    less = told(*arguments, "--remove-cluster", "b")
+    assert {k: less[k] for k in ("makespanSeconds", "clusters")} == {
+        k: found[k] for k in ("makespanSeconds", "clusters")
+    }
     # One of two nodes is somebody else's: the job that waits goes first, then the two of the file.
     assert found["workloads"]["ended"] == 3
     assert found["makespanSeconds"] == 600 + 7200

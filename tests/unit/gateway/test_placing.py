@@ -22,7 +22,7 @@ from fleet.scheduling.quota.tree import Key
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
-from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
 from policies.placement import name_of
 
 if TYPE_CHECKING:
@@ -594,6 +594,37 @@ async def test_where_it_would_go_when_a_later_tier_is_tried(store, after, free, 
         assert outlook.later["uid-a"]["status"]["usedClusters"] == used
     assert store.sequencer.current == before
     assert not list(asks.engine.waiting())
+
+
+@pytest.mark.parametrize("tier", [0, 1])
+@pytest.mark.parametrize(("when", "verdict"), [("Refuse", "Refused"), ("Queue", "Waits")])
+async def test_what_its_policy_refuses_for_good_is_not_said_to_wait(store, tier, when, verdict):
+    """At once, or as soon as the tier is tried that is too dear; as a round would answer."""
+    offer = {"cluster": "west", "perHour": "4", "asOf": "2026-11-29T00:00:00Z"}
+    book = {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PriceBook",
+        "metadata": {"name": "book", "uid": "b"},
+        "spec": {"currency": "USD", "maxAge": "24h", "offers": [offer]},
+    }
+    await store.create(PRICE_BOOK.resource, book)
+    rule = tiers("5s") if tier else policy(mode="One")
+    rule["spec"]["objective"] = {"maxPrice": "1 USD/h", "whenTooDear": when}
+    await store.create(PLACEMENT_POLICY.resource, rule)
+    books = Books(west=4, **({"east": 1} if tier else {}))
+    books.labelled = True
+    moved = [NOW]
+    asks = Placing(store, books, now=lambda: moved[0], clock=lambda: 0.0, lease_s=15.0)
+    (told,) = asks.foretell([wanted(job("a", ranks=2))], ()).prospect.told
+    if tier:
+        assert told.verdict == "Waits"
+        assert (told.later.verdict if told.later else "Waits") == verdict
+        moved[0] += timedelta(seconds=6)
+    else:
+        assert told.verdict == verdict
+    question = await submit(store, job("a", ranks=2))
+    (answered,) = [step async for step in asks.round([question])]
+    assert answered.answer.final is (verdict == "Refused")
 
 
 async def test_a_changed_quota_is_tried_before_it_acts(teams):

@@ -225,6 +225,33 @@ async def test_what_has_ended_before_it_says_so_itself_has_ended(call, phase):
     assert [each["verdict"] for each in answer["items"]] == ["Ended"]
 
 
+class Strict:
+    """Refuses for good, at once or when a later tier is tried."""
+
+    def __init__(self, later):
+        self.later = later
+
+    def foretell(self, questions, rules, *, measured=False):
+        placement = {"spec": {}, "status": {"message": "too dear"}}
+        refused = Foretold("uid-x", "Refused")
+        told = Foretold("uid-x", "Waits", after_s=5, later=refused) if self.later else refused
+        prospect = Prospect((told,), (), None)
+        then = {"uid-x": placement} if self.later else {}
+        return Outlook(prospect, {"uid-x": placement}, str, {}, then)
+
+
+async def test_what_would_be_refused_for_good_is_not_said_to_wait(call, own):
+    named = {**JOB, "metadata": {**JOB["metadata"], "uid": "uid-x"}}
+    (item,) = (await call(STORE, Strict(later=False), JOB))["items"]
+    assert (item["verdict"], item["placement"]["status"]["message"]) == ("Refused", "too dear")
+    words = Plan(STORE, own, Strict(later=False)).words(named)
+    assert words == "would be refused, and be Failed at once: too dear"
+    (item,) = (await call(STORE, Strict(later=True), JOB))["items"]
+    assert (item["verdict"], item["later"]["verdict"]) == ("Waits", "Refused")
+    words = Plan(STORE, own, Strict(later=True)).words(named)
+    assert words == "would wait: too dear; then: refused, too dear"
+
+
 class Patient:
     """A later tier has a place."""
 
