@@ -126,7 +126,7 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
-        self._workloads = WorkloadWarnings(Records(self.own))
+        self._workloads = WorkloadWarnings(Records(self.own), store)
         own_objects = Membership(
             PolicyWarnings(self._workloads, store), lambda: {each.name for each in members}
         )

@@ -1,25 +1,36 @@
-"""A warning on writes of policies that name what the fleet does not have.
+"""Warnings on writes of policies: of names that the fleet does not have, of fields that nobody
+acts on, and of work that no quota counts any more.
 
-Stands before the kernel of the fleet's own objects; `fleet.scheduling.mentions` says which names.
+Stands before the kernel of the fleet's own objects; `fleet.scheduling.mentions` says which names,
+`policies.recorded` which fields, `uncounted` which work.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from fleet.errors import Invalid
+from fleet.gateway.own import NAMESPACES
+from fleet.gateway.uncounted import Counted
 from fleet.kube import paths
 from fleet.scheduling.mentions import known_of, unknown_names
-from policies import CLUSTER, FLEET_QUOTA, PLACEMENT_POLICY, PRICE_BOOK
+from policies import CLUSTER, FLEET_QUOTA, kinds
+from policies.recorded import recorded_only
 
 if TYPE_CHECKING:
+    from fleet.kube.paths import Target
     from fleet.kube.wire import Handler, Request, Response
     from fleet.store.objects import ObjectStore
+    from policies import Kind
+
+Object = dict[str, Any]
 
 _WRITES = frozenset({"create", "update", "patch"})
-_JUDGED = {kind.resource.gvr: kind.name for kind in (FLEET_QUOTA, PLACEMENT_POLICY, PRICE_BOOK)}
+_CHANGES = frozenset({"update", "patch", "delete", "deletecollection"})
+_JUDGED = {kind.resource.gvr: kind for kind in kinds() if kind.written_by_users}
+_COUNTING = frozenset({FLEET_QUOTA.resource.gvr, NAMESPACES})
 
 
 class PolicyWarnings:
@@ -30,27 +41,56 @@ class PolicyWarnings:
         self._store = store
 
     async def handle(self, request: Request) -> Response:
+        if request.method not in ("POST", "PUT", "PATCH", "DELETE"):
+            return await self._own.handle(request)
+        target = paths.parse_target(request.method, request.path, request.query)
+        if target is None or target.subresource:
+            return await self._own.handle(request)
+        counts = target.verb in _CHANGES and target.gvr in _COUNTING
+        before = Counted(self._store) if counts else None
         response = await self._own.handle(request)
-        if request.method in ("POST", "PUT", "PATCH") and response.status < 300:
-            target = paths.parse_target(request.method, request.path, request.query)
-            if target is not None and target.verb in _WRITES and not target.subresource:
-                kind = _JUDGED.get(target.gvr)
-                if kind is not None:
-                    response.warnings += self._warnings(kind, response)
+        if response.status >= 300:
+            return response
+        kind = _JUDGED.get(target.gvr)
+        if kind is not None and target.verb in _WRITES:
+            response.warnings += self._warnings(kind, response)
+        if before is not None and (left := self._left(before, target, response)):
+            response.warnings += (left,)
         return response
 
-    def _warnings(self, kind: str, response: Response) -> tuple[str, ...]:
-        if not isinstance(response.body, bytes):
-            return ()
-        try:
-            written = orjson.loads(response.body)
-        except orjson.JSONDecodeError:
-            return ()  # in another encoding, for a program
-        if not isinstance(written, dict) or written.get("kind") != kind:
+    def _warnings(self, kind: Kind[Any], response: Response) -> tuple[str, ...]:
+        written = _object_in(response)
+        if written.get("kind") != kind.name:
             return ()  # a table, or metadata alone
         clusters = self._store.collection(CLUSTER.resource).snapshot().entries()
         known = known_of(entry.parse() for entry in clusters)
+        spec = written.get("spec") or {}
         try:
-            return tuple(unknown_names(kind, written.get("spec") or {}, known))
+            recorded = recorded_only(kind.parse({"spec": spec}).spec, spec)
+            return (*unknown_names(kind.name, spec, known), *recorded)
         except Invalid:
             return ()  # what was refused elsewhere has no names to judge
+
+    def _left(self, before: Counted, target: Target, response: Response) -> str:
+        """What is said of work that the write leaves without a quota. On a dry run nothing is
+        stored: what would be there is in the answer."""
+        there = Counted(self._store)
+        after = {NAMESPACES: there.namespaces, FLEET_QUOTA.resource.gvr: there.quotas}
+        changed = after[target.gvr]
+        if target.verb == "delete":
+            if target.gvr == FLEET_QUOTA.resource.gvr:
+                changed.pop(target.name, None)
+        elif target.name and "spec" in (written := _object_in(response)):
+            changed[target.name] = written
+        return before.left_by(there.quotas, there.namespaces)
+
+
+def _object_in(response: Response) -> Object:
+    """The object that is answered; {} where it is in another encoding, for a program."""
+    if not isinstance(response.body, bytes):
+        return {}
+    try:
+        written = orjson.loads(response.body)
+    except orjson.JSONDecodeError:
+        return {}
+    return written if isinstance(written, dict) else {}

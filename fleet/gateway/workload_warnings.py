@@ -1,5 +1,6 @@
 """Warnings on writes: of workloads that nobody carries out, which are kept and do not run; of rules
-that nothing obeys; and, on a dry run of what is carried out, what would be decided about it.
+that nothing obeys; of changes of a Job that runs already, which are not brought to where it runs;
+and, on a dry run of what is carried out, what would be decided about it.
 
 Stands before the kernel of the fleet's own objects; `fleet.dispatch.unplaced` says which kinds are
 not carried out, `plans` what would be decided.
@@ -11,28 +12,41 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from fleet.dispatch.kinds import KINDS
+from fleet.dispatch.jobs import JOBS
+from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
 from fleet.kube import builtin, paths
+from policies import PLACEMENT
+from policies.placement import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fleet.kube.paths import Target
     from fleet.kube.wire import Handler, Request, Response
+    from fleet.store.objects import ObjectStore
+
+Object = dict[str, Any]
 
 _WRITES = frozenset({"create", "update", "patch"})
+# Of a Job's spec, what is judged by the fleet for as long as the Job is there.
+_FOLLOWED = frozenset({
+    "activeDeadlineSeconds", "backoffLimit", "managedBy", "suspend", "ttlSecondsAfterFinished",
+})  # fmt: skip
+_PLACED = frozenset({"QuotaHeld", "Holding", "Committed", "Running"})
 
 
 class WorkloadWarnings:
     """Passes everything on to `own`, and adds the warning to what it answers."""
 
-    def __init__(self, own: Handler) -> None:
+    def __init__(self, own: Handler, store: ObjectStore) -> None:
         self._own = own
+        self._store = store
         self.foresee: Callable[[dict[str, Any]], str] = lambda obj: ""
         """What would be decided about a workload that is not stored; "" where that is not known."""
 
     async def handle(self, request: Request) -> Response:
+        before = self._placed_job(request)
         response = await self._own.handle(request)
         if request.method in ("POST", "PUT", "PATCH") and response.status < 300:
             target = paths.parse_target(request.method, request.path, request.query)
@@ -43,12 +57,55 @@ class WorkloadWarnings:
             elif target is not None and _is_a_dry_run(request) and _is_placed(target):
                 told = self._foreseen(response)
                 response.warnings += (told,) if told else ()
+            if before is not None and (kept := _kept(before, _object_in(response))):
+                response.warnings += (kept,)
         return response
 
     def _foreseen(self, response: Response) -> str:
-        if not isinstance(response.body, bytes) or not response.body.startswith(b"{"):
-            return ""
-        return self.foresee(orjson.loads(response.body))
+        obj = _object_in(response)
+        return self.foresee(obj) if obj else ""
+
+    def _placed_job(self, request: Request) -> Object | None:
+        """The Job that a request would change, as it is before; None unless it has a place."""
+        if request.method not in ("PUT", "PATCH"):
+            return None
+        target = paths.parse_target(request.method, request.path, request.query)
+        if target is None or target.gvr != JOBS.gvr or not _is_a_write(target):
+            return None
+        place = (target.namespace, name_of(JOBS.name, target.name))
+        placement = self._store.get(PLACEMENT.resource, *place)
+        entry = self._store.get(row_of(JOBS.gvr), target.namespace, target.name)
+        if placement is None or entry is None:
+            return None
+        phase = (placement.parse().get("status") or {}).get("phase")
+        return entry.parse() if phase in _PLACED else None
+
+
+def _object_in(response: Response) -> Object:
+    """The object that is answered; {} where it is in another encoding, for a program."""
+    if not isinstance(response.body, bytes) or not response.body.startswith(b"{"):
+        return {}
+    found: Object = orjson.loads(response.body)
+    return found
+
+
+def _kept(old: Object, new: Object) -> str:
+    """What of a change has no effect on a Job that has a place; "" where all of it has."""
+    before, after = old.get("spec") or {}, new.get("spec")
+    if not after or after.get("suspend"):
+        return ""  # it is taken away, and made anew by what it says then
+    changed = sorted(
+        name
+        for name in (before.keys() | after.keys()) - _FOLLOWED
+        if before.get(name) != after.get(name)
+    )
+    if not changed:
+        return ""
+    fields = ", ".join(f"spec.{name}" for name in changed)
+    return (
+        f"{fields}: the Job runs on as it was placed; the change takes effect when it is placed "
+        "anew: set spec.suspend to true, and back to false once its pods are gone"
+    )
 
 
 def _is_a_dry_run(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Names in policies that mean nothing in this fleet: clusters, kinds of accelerator, networks.
+"""Names in policies that mean nothing in this fleet: clusters, resources, accelerators, networks.
 
 They are no faults: a book may be written before its cluster joins. But a price for `idc_a`, or for
 `H200` where nodes say `h200`, is one that nothing ever finds: whoever writes it is told, with the
@@ -33,6 +33,8 @@ class Known:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Of each cluster, by its name."""
     accelerators: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    """What nodes have, as pods ask for it."""
     planes: frozenset[str] = frozenset()
     data_planes: frozenset[str] = frozenset()
 
@@ -41,6 +43,7 @@ def known_of(clusters: Iterable[Object]) -> Known:
     """Of Cluster objects as they are stored."""
     labels: dict[str, Mapping[str, str]] = {}
     kinds, planes, data_planes = set(), set(), set()
+    resources: set[str] = set()
     for each in clusters:
         metadata = each["metadata"]
         labels[metadata["name"]] = metadata.get("labels") or {}
@@ -49,9 +52,10 @@ def known_of(clusters: Iterable[Object]) -> Known:
         data_planes.add(networks.get("dataPlane"))
         for shape in (each.get("status") or {}).get("capacity") or ():
             kinds.add(shape.get("accelerator"))
+            resources.update(shape.get("shape") or ())
     return Known(
         labels,
-        *(frozenset(filter(None, names)) for names in (kinds, planes, data_planes)),
+        *(frozenset(filter(None, names)) for names in (kinds, resources, planes, data_planes)),
     )
 
 
@@ -94,8 +98,9 @@ def _placement_policy(spec: Object, known: Known) -> Iterator[str]:
 def _fleet_quota(spec: Object, known: Known) -> Iterator[str]:
     quota: FleetQuotaSpec = FLEET_QUOTA.parse({"spec": spec}).spec
     for index, line in enumerate(quota.resources):
-        where = f"spec.resources[{index}].accelerator"
-        yield from _accelerator(where, line.accelerator, known)
+        where = f"spec.resources[{index}]"
+        yield from _resource(f"{where}.name", line.name, known)
+        yield from _accelerator(f"{where}.accelerator", line.accelerator, known)
 
 
 _JUDGES: Final[Mapping[str, Callable[[Object, Known], Iterator[str]]]] = {
@@ -114,6 +119,13 @@ def _accelerator(where: str, name: str, known: Known) -> Iterator[str]:
     if name and known.accelerators and name not in known.accelerators:
         why = "is a kind of accelerator that no node has"
         yield f'{where}: "{name}" {why}{_meant(name, known.accelerators)}'
+
+
+def _resource(where: str, name: str, known: Known) -> Iterator[str]:
+    """Only of devices: of cpu, memory and the like every node has some, counted or not."""
+    devices = {each for each in known.resources if "/" in each}
+    if "/" in name and devices and name not in devices:
+        yield f'{where}: "{name}" is a resource that no node has{_meant(name, devices)}'
 
 
 def _network(where: str, name: str, names: Collection[str], word: str) -> Iterator[str]:

@@ -72,3 +72,87 @@ async def test_each_write_of_a_book_is_judged_as_it_is_stored(door: Any) -> None
         said_here = await write(door, "POST", "/pricebooks", again, accept=accept)
         assert all("did you mean east?" in each for each in said_here)
         assert len(said_here) == (accept == "application/json")
+
+
+async def test_a_field_that_nobody_acts_on_is_told_at_the_write(door: Any) -> None:
+    """Also where the fleet has no member yet."""
+    spec = {"mode": "Split", "gang": {"min": 4, "roles": [{"name": "worker", "min": 2}]}}
+    policy = obj("PlacementPolicy", "elastic", spec=spec)
+    path = "/namespaces/default/placementpolicies"
+    await own_namespace(door, "default")
+    said = await write(door, "POST", path, policy)
+    assert [each.partition(":")[0] for each in said] == ["spec.gang.min", "spec.gang.roles[0].min"]
+    assert "not acted on yet" in said[0]
+    plain = {"spec": {"gang": {"min": None, "roles": None}}}
+    assert await write(door, "PATCH", f"{path}/elastic", plain) == ()
+    later = {"spec": {"failover": {"neverBelow": "50%", "warmReplacement": True}}}
+    assert len(await write(door, "PATCH", f"{path}/elastic", later)) == 2
+
+
+async def own_namespace(door: Any, name: str, **labels: str) -> None:
+    body = {
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels},
+    }  # fmt: skip
+    await send(door, "POST", "/api/v1/namespaces", body)
+
+
+async def send(door: Any, method: str, path: str, body: Any = None, **query: str) -> Any:
+    kind = "merge-patch+json" if method == "PATCH" else "json"
+    raw = json.dumps(body).encode() if body is not None else b""
+    headers = {"content-type": f"application/{kind}"} if raw else {}
+    asked = Request(method, path, tuple(query.items()), headers=headers, body=raw, user=ADMIN)
+    answer = await door.handle(asked)
+    assert answer.status < 300
+    return answer.warnings
+
+
+@pytest.fixture
+async def counted(door: Any) -> Any:
+    """A quota that counts a namespace with one workload that runs, one that waits and one that is
+    over."""
+    await own_namespace(door, "cv", team="cv")
+    await own_namespace(door, "idle", team="cv")
+    spec = {"namespaces": {"matchLabels": {"team": "cv"}}}
+    await write(door, "POST", "/fleetquotas", obj("FleetQuota", "cv", spec=spec))
+    for name, phase in (("a", "Running"), ("b", "Queued"), ("c", "Succeeded")):
+        workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": name}
+        placement = obj("Placement", f"job-{name}", spec={"workload": workload})
+        await write(door, "POST", "/namespaces/cv/placements", placement)
+        path = f"/namespaces/cv/placements/job-{name}/status"
+        await write(door, "PATCH", path, {"status": {"phase": phase, "quota": "cv"}})
+    return door
+
+
+LEFT = (
+    "no quota counts namespace cv any more, and none limits it: there are 1 workload that runs and "
+    "1 workload that waits",
+)
+DRY = {"dryRun": "All"}
+
+
+@pytest.mark.parametrize("query", [{}, DRY], ids=["stored", "dry run"])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", f"{API}/fleetquotas/cv", None),
+        ("PATCH", f"{API}/fleetquotas/cv", {"spec": {"namespaces": None}}),
+        ("PATCH", "/api/v1/namespaces/cv", {"metadata": {"labels": {"team": "nlp"}}}),
+    ],
+)
+async def test_work_that_no_quota_counts_any_more_is_told(
+    counted: Any, method: str, path: str, body: Any, query: dict[str, str]
+) -> None:
+    assert await send(counted, method, path, body, **query) == LEFT
+
+
+async def test_of_work_that_is_counted_still_or_goes_itself_nothing_is_said(counted: Any) -> None:
+    spec = {"namespaces": {"matchLabels": {"tem": "cv"}}}
+    await write(counted, "POST", "/fleetquotas", obj("FleetQuota", "typo", spec=spec))
+    assert await send(counted, "DELETE", f"{API}/fleetquotas/typo") == ()
+    touched = {"metadata": {"labels": {"a": "b"}}}
+    for path in (f"{API}/fleetquotas/cv", "/api/v1/namespaces/cv", "/api/v1/namespaces/idle"):
+        assert await send(counted, "PATCH", path, touched) == ()
+    gone = {"metadata": {"labels": {"team": None}}}
+    assert await send(counted, "PATCH", "/api/v1/namespaces/idle", gone) == ()
+    assert await send(counted, "DELETE", "/api/v1/namespaces/cv") == ()
+    assert await send(counted, "DELETE", f"{API}/fleetquotas/cv") == ()

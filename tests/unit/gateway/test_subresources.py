@@ -301,7 +301,9 @@ async def test_who_writes_what_nobody_acts_on_is_warned(method, path, status, wa
         async def handle(self, request):
             return Response(status, {}, b"{}", ("before",))
 
-    answer = await WorkloadWarnings(Own()).handle(Request(method, path))
+    answer = await WorkloadWarnings(Own(), ObjectStore(MemoryBackend(), Sequencer(epoch=1))).handle(
+        Request(method, path)
+    )
     assert answer.warnings[0] == "before"
     assert bool(answer.warnings[1:]) is warned
     if warned:

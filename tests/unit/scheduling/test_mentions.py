@@ -10,7 +10,12 @@ CLUSTERS = [
     {
         "metadata": {"name": "idc-a", "labels": {"fleet.dev/provider": "own"}},
         "spec": {"networks": {"parameterPlane": "roce-1", "dataPlane": "dc-east"}},
-        "status": {"capacity": [{"accelerator": "h200", "nodes": 2}, {"nodes": 1}]},
+        "status": {
+            "capacity": [
+                {"accelerator": "h200", "nodes": 2, "shape": {"cpu": "64", "nvidia.com/gpu": "8"}},
+                {"nodes": 1, "shape": {"cpu": "4"}},
+            ]
+        },
     },
     {"metadata": {"name": "cloud-c"}},
 ]
@@ -44,6 +49,10 @@ SAID = [
     ("FleetQuota", {"resources": [{"name": "nvidia.com/gpu", "accelerator": "h20"}]},
      'spec.resources[0].accelerator: "h20" is a kind of accelerator that no node has; did you mean '
      "h200?"),
+    ("FleetQuota", {"resources": [{"name": "nvidia.com/gpu"}, {"name": "memory"}]}, None),
+    ("FleetQuota", {"resources": [{"name": "nvidia.com/gpuu"}]},
+     'spec.resources[0].name: "nvidia.com/gpuu" is a resource that no node has; did you mean '
+     "nvidia.com/gpu?"),
     ("Cluster", {"networks": {"parameterPlane": "roce9"}}, None),
 ]  # fmt: skip
 

@@ -1,0 +1,105 @@
+"""Whoever changes a Job that runs already is told what of it has no effect there."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import policies
+from fleet.apiserver.kinds import CustomKind
+from fleet.gateway import own
+from fleet.gateway.workload_warnings import WorkloadWarnings
+from fleet.kube.wire import Request, UserInfo
+from fleet.store.memory import MemoryBackend
+from fleet.store.objects import ObjectStore
+from fleet.store.sequencer import Sequencer
+from policies.placement import name_of
+
+JOBS = "/apis/batch/v1/namespaces/cv/jobs"
+PLACEMENTS = "/apis/fleet.dev/v1alpha1/namespaces/cv/placements"
+PLACEMENT = name_of("Job", "train")
+
+
+async def send(door: Any, method: str, path: str, body: Any) -> tuple[str, ...]:
+    kind = "merge-patch+json" if method == "PATCH" else "json"
+    headers = {"content-type": f"application/{kind}"}
+    raw = json.dumps(body).encode()
+    answer = await door.handle(
+        Request(method, path, headers=headers, body=raw, user=UserInfo("jane"))
+    )
+    assert answer.status < 300
+    return tuple(answer.warnings)
+
+
+@pytest.fixture
+async def door() -> Any:
+    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:
+        kernel = own.build(
+            store,
+            [
+                CustomKind(kind.resource, kind.openapi, kind.columns, kind.status, kind.rules)
+                for kind in policies.kinds()
+            ],
+            openapi=own.OwnOpenApi({}),
+            now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+            uid=lambda: "uid",
+            rng=random.Random(1),
+            server_address="fleet",
+        )
+        door = WorkloadWarnings(kernel, store)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cv"}}
+        await send(door, "POST", "/api/v1/namespaces", namespace)
+        container = {"name": "main", "image": "any"}
+        template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+        job = {
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+            "spec": {"parallelism": 1, "template": template},
+        }  # fmt: skip
+        await send(door, "POST", JOBS, job)
+        placement = {
+            "apiVersion": "fleet.dev/v1alpha1", "kind": "Placement",
+            "metadata": {"name": PLACEMENT},
+            "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "train",
+                                  "uid": "uid"}},
+        }  # fmt: skip
+        await send(door, "POST", PLACEMENTS, placement)
+        yield door
+
+
+async def is_in_phase(door: Any, phase: str) -> None:
+    path = f"{PLACEMENTS}/{PLACEMENT}/status"
+    await send(door, "PATCH", path, {"status": {"phase": phase}})
+
+
+@pytest.mark.parametrize("phase", ["Holding", "Running"])
+@pytest.mark.parametrize("pods", [0, 2])
+async def test_other_numbers_of_pods_do_not_reach_a_job_that_runs(
+    door: Any, phase: str, pods: int
+) -> None:
+    await is_in_phase(door, phase)
+    (said,) = await send(door, "PATCH", f"{JOBS}/train", {"spec": {"parallelism": pods}})
+    assert said.startswith("spec.parallelism: the Job runs on as it was placed")
+    assert "spec.suspend" in said
+
+
+@pytest.mark.parametrize("phase", ["Queued", "Succeeded"])
+async def test_one_that_has_no_place_is_changed(door: Any, phase: str) -> None:
+    await is_in_phase(door, phase)
+    assert await send(door, "PATCH", f"{JOBS}/train", {"spec": {"parallelism": 2}}) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {"a": "b"}}},
+        {"spec": {"backoffLimit": 9, "activeDeadlineSeconds": 60, "ttlSecondsAfterFinished": 1}},
+        {"spec": {"parallelism": 2, "suspend": True}},
+    ],
+)
+async def test_what_has_effect_is_not_warned_of(door: Any, change: Any) -> None:
+    await is_in_phase(door, "Running")
+    assert await send(door, "PATCH", f"{JOBS}/train", change) == ()
