@@ -242,6 +242,11 @@ class PlacementStatus(Model):
     plane: str = setting("", "The network that connects its clusters.")
     priority: str = setting("", "Its priority class.")
     queued_at: Time | None = setting(None, "When it began to wait.")
+    arrival: int = setting(
+        0,
+        "The revision at which it was seen first: of what began to wait in the same second, the "
+        "lowest comes first.",
+    )
     roles: Items[Role] = setting(
         (), "What was asked for, by role.", json_schema_extra=by_key("name")
     )

@@ -137,7 +137,8 @@ class Reconciler:
         if workload is None or workload.others:
             return Outcome()
         if placement is None:
-            return await self._begin(key, workload)
+            assert entry is not None
+            return await self._begin(key, workload, entry.revision)
         return await self._bring(key, workload, placement)
 
     # -- the objects at the gateway
@@ -145,8 +146,8 @@ class Reconciler:
     def _get(self, key: Key) -> Entry | None:
         return self._store.get(key.resource, key.namespace, key.name)
 
-    async def _begin(self, key: Key, workload: Workload) -> Outcome:
-        """One that is not known yet: hold on to it, then begin its record."""
+    async def _begin(self, key: Key, workload: Workload, revision: int) -> Outcome:
+        """One that is not known yet, as of `revision`: hold on to it, then begin its record."""
         if workload.deleting:
             await self._let_go(key, workload.uid)
             return Outcome()
@@ -155,7 +156,7 @@ class Reconciler:
         await self._hold_on(key, workload.uid)
         now = self._now()
         record = Record(since=now)
-        status = records.write(record, {"queuedAt": records.text_of(now)})
+        status = records.write(record, {"queuedAt": records.text_of(now), "arrival": revision})
         obj = {
             "apiVersion": self._placements.api_version,
             "kind": PLACEMENT.name,

@@ -120,8 +120,6 @@ class Placing:
         self._terms: list[Terms] = []
         self.claims = Claims({}, {})
         self._claimed: object = None
-        self._sequences: dict[str, int] = {}
-        self._last = 0
         self._asking: dict[str, _Asked] = {}
         """What waited in the last round."""
         self.guests: dict[str, Ledger] = {}
@@ -220,8 +218,8 @@ class Placing:
         quotas |= {e["metadata"]["name"]: e for e in rules if e["kind"] == FLEET_QUOTA.name}
         claims = claims_of(quotas.values(), self._objects(row(NAMESPACES)))
         wanted = {}
-        for question in questions:
-            found = self._asked(question, fleet, now)
+        for number, question in enumerate(questions, self._store.sequencer.current + 1):
+            found = self._asked(question, fleet, now, number=number)
             if found is not None:
                 namespace = found.asked.demand.workload.namespace
                 item = replace(found.item, quota=claims.quota.get(namespace, ""))
@@ -264,10 +262,10 @@ class Placing:
         self._take_quotas()
         wanted: dict[str, Wanted] = {}
         found: dict[str, Plan | Refusal | Why | Invalid] = {}
-        for question in questions:
+        for number, question in enumerate(questions, self._store.sequencer.current + 1):
             uid = question.workload["metadata"]["uid"]
             try:
-                asked = self._asked(question, fleet, now)
+                asked = self._asked(question, fleet, now, number=number)
             except Invalid as error:
                 found[uid] = error
                 continue
@@ -403,8 +401,10 @@ class Placing:
         now: datetime,
         *,
         before: Mapping[str, _Asked] = MappingProxyType({}),
+        number: int = 0,
     ) -> _Asked | None:
-        """None for what is not stored as it is asked about. Raises Invalid."""
+        """None for what is not stored as it is asked about; `number` is the place in line, within
+        its second, of what has none yet. Raises Invalid."""
         known = before.get(str(question.workload["metadata"].get("uid", "")))
         if known is not None and known.holds(question, fleet):
             asked, wish = known.asked, known.wish
@@ -422,13 +422,13 @@ class Placing:
             if read is None:
                 return None
             wish = read
-        uid = asked.demand.workload.uid
-        self._number([(asked.queued_at.timestamp(), uid)])
         item = item_of(
             asked,
             wish,
             quota=self.claims.quota.get(asked.demand.workload.namespace, ""),
-            sequence=self._sequences[uid],
+            sequence=standing.sequence_of(
+                asked.queued_at.timestamp(), asked.before.get("arrival") or number
+            ),
             preempts=Urgency.of(question.workload).preempts(fleet),
         )
         return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")), fleet)
@@ -444,20 +444,13 @@ class Placing:
             uid=uid,
             quota=self.claims.quota.get(read.placement.namespace, ""),
             priority=read.urgency.value(fleet) if read.urgency is not None else 0,
-            sequence=self._sequences[uid],
+            sequence=read.sequence,
             requests=read.whole,
             shape=uid,
             run_time_s=run_time_s,
             pods=sum(wish.pods.values()),
             preempts=read.urgency is not None and read.urgency.preempts(fleet),
         )
-
-    def _number(self, queued: list[tuple[float, str]]) -> None:
-        """Who came first; of those that are seen together for the first time, by time."""
-        for _, uid in sorted(queued):
-            if uid not in self._sequences:
-                self._last += 1
-                self._sequences[uid] = self._last
 
     def _take_quotas(self) -> None:
         quotas = self._store.collection(FLEET_QUOTA.resource).snapshot().entries()
@@ -485,15 +478,7 @@ class Placing:
         before, self._read = self._read, {}
         for entry in self._store.collection(PLACEMENT.resource).snapshot().entries():
             self._read[entry.key] = self._reading(entry, before.get(entry.key))
-        uids = self._by_uid = {str(e.told.get("uid", "")): e for e in self._read.values()}
-        self._sequences = {uid: n for uid, n in self._sequences.items() if uid in uids}
-        self._number(
-            [
-                (standing.seconds_of(read.status.get("queuedAt")) or 0.0, uid)
-                for uid, read in uids.items()
-                if uid not in self._sequences
-            ]
-        )
+        self._by_uid = {str(e.told.get("uid", "")): e for e in self._read.values()}
 
     def _reading(self, placement: Entry, before: _Read | None) -> _Read:
         """A Placement, read only if it or its workload is not as it was."""
@@ -597,8 +582,8 @@ class _Read:
     """What a Placement says as long as it and its workload are these entries."""
 
     __slots__ = (
-        "_standing", "expectation", "loan", "placement", "promises", "status", "told", "urgency",
-        "whole", "wish", "workload",
+        "_standing", "expectation", "loan", "placement", "promises", "sequence", "status", "told",
+        "urgency", "whole", "wish", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -620,6 +605,8 @@ class _Read:
         self.wish = wish
         self.urgency = urgency
         self.expectation = expectation
+        queued_s = standing.seconds_of(status.get("queuedAt")) or 0.0
+        self.sequence = standing.sequence_of(queued_s, int(status.get("arrival") or 0))
         self.whole = wish.whole if wish is not None else {}
         self.loan = loan_of(status, str(told.get("uid", "")))
         self._standing = self._standing_at(0.0)

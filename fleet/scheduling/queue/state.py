@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from fleet.scheduling.quota.tree import Key, Node, Tree
 
 
-_BEFORE_ALL: Final = 1 << 60
-"""Taken off the sequence of what has to start now for its deadline."""
+_BEFORE_ALL: Final = 1 << 160
+"""Taken off the sequence of what has to start now for its deadline; sequences are smaller."""
 
 
 class Root:

@@ -305,7 +305,9 @@ class _Course:
     def _admit_present(self) -> None:
         """All work, and of it what runs already when it begins."""
         scenario = self._scenario
-        order = sorted(scenario.works, key=lambda work: (self._queued(work), work.uid))
+        order = sorted(
+            scenario.works, key=lambda work: (self._queued(work), self._arrival(work), work.uid)
+        )
         for sequence, work in enumerate(order):
             self._admit_one(work, sequence)
         for (quota, cluster), amounts in unmanaged(
@@ -321,6 +323,11 @@ class _Course:
             return parse_time(said)
         start = self._scenario.start
         return start + timedelta(milliseconds=at_ms(work.arrives, start))
+
+    def _arrival(self, work: Work) -> int:
+        """Its place within a second, where it is there already."""
+        status = (self._scenario.placements.get(work.uid) or {}).get("status") or {}
+        return int(status.get("arrival") or 0)
 
     def _admit_one(self, work: Work, sequence: int) -> None:
         scenario = self._scenario

@@ -134,6 +134,33 @@ async def test_quota_holds_a_second_job_back_until_the_first_has_ended(sizes, en
     assert used(engines) == 3
 
 
+async def test_within_a_second_work_starts_in_the_order_in_which_it_was_created(
+    sizes, engines, monkeypatch
+):
+    fleet = sizes
+    await quota(fleet, pods=0)
+    uids = {"delta": "uid-5", "alpha": "uid-2", "charlie": "uid-9", "bravo": "uid-1"}
+    names = (*uids,)
+    for name, uid in uids.items():
+        with monkeypatch.context() as patched:
+            patched.setattr(fleet, "_uids", lambda uid=uid: uid)
+            await fleet.run_job(name, 2, **{"run-for": 3})
+    await fleet.until(lambda: all(fleet.record(name).reason == "QuotaTooSmall" for name in names))
+    assert len({status(fleet, name)["queuedAt"] for name in names}) == 1
+    await fleet.restart()
+    await quota(fleet, pods=2)
+    started = []
+
+    def all_started():
+        started.extend(
+            name for name in names if name not in started and phase(fleet, name) != "Queued"
+        )
+        return len(started) == len(names)
+
+    await fleet.until(all_started)
+    assert started == [*names]
+
+
 async def test_what_asks_for_more_than_there_ever_is_is_told_so_and_holds_up_nobody(sizes, engines):
     fleet = sizes
     await quota(fleet, pods=4)

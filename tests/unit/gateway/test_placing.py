@@ -335,6 +335,43 @@ async def test_the_urgent_and_the_old_come_first(store):
     assert placed == ["c", "b", "z", "a"]
 
 
+async def test_within_a_second_who_was_created_first_comes_first_after_a_restart_too(store):
+    questions = []
+    for name, arrival in (("c", 11), ("a", 12), ("b", 10)):
+        waits = placement(job(name, 1), {"queuedAt": "2026-11-29T00:00:00Z", "arrival": arrival})
+        await store.create(PLACEMENT.resource, waits)
+        questions.append(Question(job(name, 1), waits))
+
+    async def placed(asks: Placing, asked: list[Question]) -> list[str]:
+        steps = [step async for step in asks.round(asked)]
+        return [each.question.workload["metadata"]["name"] for each in steps if each.answer.placed]
+
+    def life() -> Placing:
+        return Placing(store, Books(east=2), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+
+    asks = life()
+    assert await placed(asks, questions[:2]) == ["c", "a"]
+    assert await placed(asks, questions) == ["b", "c"], "it was only heard of last"
+    assert await placed(life(), questions) == ["b", "c"]
+
+
+async def test_what_is_asked_about_comes_after_all_that_waits_and_in_its_order(store):
+    status = {"queuedAt": "2026-11-29T00:00:00Z", "arrival": store.sequencer.current}
+    waits = Question(job("z", 1), placement(job("z", 1), status))
+    await store.create(PLACEMENT.resource, waits.placement)
+    asks = Placing(store, Books(east=0), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0)
+    _ = [step async for step in asks.round([waits])]
+    asked = [Question(job(name, 1), None) for name in ("y", "b", "a")]
+    told = asks.foretell(asked, ()).prospect.told
+    sequences = {each.item.uid: each.item.sequence for each in told}
+    waiting = {item.uid: item.sequence for item, _ in asks.engine.waiting()}
+    found = {**waiting, **sequences}
+    assert len({*found.values()}) == len(found)
+    assert sorted(found, key=found.__getitem__) == [
+        each.workload["metadata"]["uid"] for each in (waits, *asked)
+    ]
+
+
 # -- quotas
 
 
