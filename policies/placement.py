@@ -273,6 +273,9 @@ class PlacementStatus(Model):
         json_schema_extra=by_key("name"),
     )
     why_several: str = setting("", "Why more than one cluster was needed.")
+    over_budget: str = setting(
+        "", "Which budgets it goes above, that let such work run with a warning."
+    )
     used_clusters: str = setting("", "The clusters used, for the column.")
     cost: Cost = setting({}, "What it costs.")
     spent: Items[Spent] = setting((), "What parts that have ended cost, by month and cluster.")

@@ -1,4 +1,4 @@
-"""Discovery and OpenAPI over HTTP paths: `/api`, `/apis`, `/openapi/v3`.
+"""Discovery and OpenAPI over HTTP paths: `/api`, `/apis`, `/openapi/v3`, and a shell of version 2.
 
 What is served is a catalogue (`fleet.kube.discovery`) and OpenAPI documents by group-version; the
 gateway's roots and every kernel hand in their own. Documents carry entity tags, and OpenAPI
@@ -33,6 +33,26 @@ class OpenApi(Protocol):
 
     async def document(self, path: str) -> bytes | None:
         """The JSON document, or None when there is none of that path."""
+
+
+_SHELL = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1"}, "paths": {}}
+# The same as a `Document` of gnostic's OpenAPIv2.proto: swagger 1, info 2 (title 1, version 2),
+# paths 8.
+_SHELL_AS_PROTOBUF = b"\n\x032.0\x12\x10\n\nKubernetes\x12\x02v1B\0"
+
+
+def shell_v2(request: Request) -> Response:
+    """An OpenAPI v2 that defines no kind. Raises MethodNotAllowed for anything but GET and HEAD.
+
+    kubectl asks for it before it sends a `kind: List`, which version 3 does not speak of, and gives
+    up without. Of a kind that is not defined it leaves it to the server to judge the fields, and
+    the server does: each object of the list is written by itself.
+    """
+    _only_get(request)
+    if "protobuf" in request.headers.get("accept", ""):
+        kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+        return _tagged(request, _SHELL_AS_PROTOBUF, kind)
+    return _tagged(request, orjson.dumps(_SHELL), "application/json")
 
 
 class Documents:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from fleet.apiserver import bodies, reading, scales, strategies
-from fleet.apiserver.documents import Documents
+from fleet.apiserver.documents import Documents, shell_v2
 from fleet.apiserver.reading import Scope
 from fleet.apiserver.representation import Representations
 from fleet.errors import Details, InternalError, MethodNotAllowed, NotFound, StoreError
@@ -131,6 +131,8 @@ class Kernel:
         answer = await self._documents.answer(request)
         if answer is not None:
             return answer
+        if request.path == "/openapi/v2":
+            return shell_v2(request)
         target = paths.parse_target(request.method, request.path, request.query)
         resource = self._rows.get(target.gvr) if target is not None else None
         if target is None or resource is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,7 @@ def up(
             provider, count=count, names=names, nodes=nodes or None, home=home, progress=_say
         )
     )
-    _print(members, form, commands.up_text)
+    _print(members, form, partial(commands.up_text, home=home))
 
 
 @testbed.command()
@@ -126,7 +127,7 @@ def status(names: tuple[str, ...], provider: str | None, home: Path | None, form
     from fleet.testbed import commands
 
     members = asyncio.run(commands.status(provider, names=names, home=home))
-    _print(members, form, commands.status_text)
+    _print(members, form, partial(commands.status_text, home=home))
 
 
 def _print(

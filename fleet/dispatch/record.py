@@ -31,7 +31,7 @@ ON_LOAN: Final = "fleet.dev/OnLoan"
 """A condition of work that runs on loan: until when, and whether it was called back."""
 _TO_COME: Final = frozenset({"Planned", "Holding", "Held"})
 _LIVE: Final = frozenset({"Committed", "Running"})
-_OF_A_PLAN: Final = ("usedClusters", "plane", "whySeveral", "cost")
+_OF_A_PLAN: Final = ("usedClusters", "plane", "whySeveral", "overBudget", "cost")
 _DEFAULT_LEASE_S: Final = 300.0
 
 

@@ -119,7 +119,8 @@ class Plan:
             match told.verdict:
                 case "Starts":
                     loan = f", {record.words(told.loan)}" if told.loan is not None else ""
-                    return f"would start: {status.get('usedClusters', '')}{loan}"
+                    above = f"; warning: {over}" if (over := status.get("overBudget")) else ""
+                    return f"would start: {status.get('usedClusters', '')}{loan}{above}"
                 case "Evicts":
                     gone = ", ".join(map(outlook.name, told.victims))
                     return f"would start; {gone} would be ended for it"

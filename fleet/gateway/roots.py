@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.apiserver import bodies
+from fleet.apiserver.documents import shell_v2
 from fleet.apiserver.reading import Scope
 from fleet.errors import (
     ApiError,
@@ -97,8 +98,8 @@ class MergedRoot:
         return await self._member(call)
 
     async def _openapi_v2(self, request: Request) -> Response:
-        """A member's document, of the members' kinds alone: clients that read version 3 come here
-        only for kinds that cannot be patched, which are the same everywhere."""
+        """A member's document, of the members' kinds alone, or one without any: clients that read
+        version 3 come here only for kinds that cannot be patched, which are the same everywhere."""
         for name in sorted(self._world.members):
             try:
                 answer = await self._forwarder.document(self._world.members[name], request)
@@ -107,7 +108,7 @@ class MergedRoot:
             if answer.status in (200, 304):
                 return answer
             await answer.aclose()
-        raise NotFound.path()
+        return shell_v2(request)
 
     # -- whose it is
 

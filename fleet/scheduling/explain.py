@@ -26,21 +26,6 @@ _SINCE: Final = {
     "Lost": "lostAt",
 }
 _OVER: Final = frozenset({"Succeeded", "Failed", "Evicted", "Lost"})
-# Reasons that speak of a moment: what was free, in order or open when it was decided.
-_PASSING: Final = frozenset(
-    {
-        "Barred",
-        "CapacityStale",
-        "CapacityUnknown",
-        "Cordoned",
-        "Full",
-        "MoreClusters",
-        "NetworkTooSmall",
-        "NotReady",
-        "TierNotYet",
-        "TooSmall",
-    }
-)
 _UNUSED: Final = {"TooSmall": "too small", "NetworkTooSmall": "too small", "TooDear": "too dear"}
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -96,6 +81,8 @@ def explained(
         lines.append(f"  why {_count(len(shards))} clusters: {why}")
     over = bool(shards or owed) and all(map(_is_over, shards))
     lines += _cost(cost, over=over)
+    if (shards or owed) and not over and (above := status.get("overBudget")):
+        lines.append(f"  warning  {above}")
     return lines
 
 
@@ -280,7 +267,7 @@ def _other_row(cluster: Mapping[str, Any], changed: str | None, *, past: bool) -
     why = cluster.get("message") or reason
     if changed is not None:
         why = changed
-    elif past and reason in _PASSING:
+    elif past:  # policies, prices and labels change too, not only what is free
         why = f"when this was placed: {why}"
     return cluster["name"], told, why
 

@@ -73,6 +73,8 @@ class Plan:
     why_several: str = ""
     note: str = ""
     """What this generation changed in the one before."""
+    over_budget: str = ""
+    """Which budgets it goes above, that let such work run."""
     currency: str = ""
     next_best: Verdict | None = None
     """The best single cluster besides, with the price of the whole workload there."""

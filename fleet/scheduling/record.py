@@ -36,7 +36,7 @@ _NOTES: Final = (
     "finishedAt", "lostAt", "leasedUntil", "refusedAt", "clusterUid",
 )  # fmt: skip
 # What every decision says anew; the rest of a status is `fleet.dispatch`'s and stays.
-_RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "cost")
+_RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "overBudget", "cost")
 _PLANNED: Final = frozenset({*_RUNNING, "message", "priority", "runTime"})
 
 
@@ -122,6 +122,7 @@ def plan_of(placement: Mapping[str, Any], demand: Demand) -> Plan | None:
         shards=_shards(typed),
         verdicts=(),
         why_several=typed.why_several,
+        over_budget=typed.over_budget,
         currency=typed.cost.currency,
     )
 
@@ -190,6 +191,8 @@ def _planned(plan: Plan, before: Mapping[str, Any]) -> Object:
         found["message"] = plan.note
     if plan.why_several:
         found["whySeveral"] = plan.why_several
+    if plan.over_budget:
+        found["overBudget"] = plan.over_budget
     return found
 
 

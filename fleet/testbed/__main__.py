@@ -40,7 +40,7 @@ async def _run(options: argparse.Namespace) -> str:
                 home=options.home,
                 progress=_tell,
             )
-            return commands.up_text(members)
+            return commands.up_text(members, home=options.home)
         case "down":
             gone = await commands.down(
                 options.provider, names=options.names, home=options.home, progress=_tell

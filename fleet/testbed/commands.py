@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -171,11 +172,13 @@ def default_names(count: int) -> list[str]:
     return [*_NAMES, *(f"m{number}" for number in range(len(_NAMES) + 1, count + 1))][:count]
 
 
-def up_text(members: Sequence[MemberStatus]) -> str:
-    """What a person wants to know after `up`: what there is, and what to try.
+def up_text(members: Sequence[MemberStatus], *, home: Path | None = None) -> str:
+    """What a person wants to know after `up`: what there is, and what to try. `home` is the one
+    that was asked for, None for that which every command looks at.
 
     Commands in it begin two spaces behind what is before them, as those of `status_text` do.
     """
+    there = _there(home)
     kubeconfigs = ":".join(str(member.kubeconfig) for member in members)
     first = members[0].name
     is_embedded = embedded.COMPONENT in members[0].components
@@ -186,7 +189,7 @@ def up_text(members: Sequence[MemberStatus]) -> str:
         f"      {_kubectl()} --context {first} get nodes",
         f"      {_kubectl()} --context {first} create job hello --image=any"
         + (" -- echo hello" if is_embedded else ""),
-        "      fleet testbed status      fleet testbed down",
+        f"      fleet testbed status{there}      fleet testbed down{there}",
         *(_EMBEDDED_HINTS if is_embedded else _LOCAL_HINTS),
         "To take them into a fleet, beside a gateway (`fleet run`):",
         *(f"  fleet join {member.kubeconfig} --name {member.name}" for member in members),
@@ -194,15 +197,20 @@ def up_text(members: Sequence[MemberStatus]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def status_text(members: Sequence[MemberStatus]) -> str:
+def status_text(members: Sequence[MemberStatus], *, home: Path | None = None) -> str:
     if not members:
-        return "no members; start some with:  fleet testbed up -n 3\n"
+        return f"no members; start some with:  fleet testbed up -n 3{_there(home)}\n"
     lines = _rows(
         (member.name, member.summary, member.server, str(member.kubeconfig)) for member in members
     )
     if not all(member.ready for member in members):
-        lines.append("start what is missing with:  fleet testbed up NAME")
+        lines.append("start what is missing with:  fleet testbed up NAME" + _there(home))
     return "\n".join(lines) + "\n"
+
+
+def _there(home: Path | None) -> str:
+    """How a command says that it means members in another home."""
+    return f" --home {shlex.quote(str(home))}" if home is not None else ""
 
 
 def _rows(rows: Iterable[tuple[str, ...]]) -> list[str]:

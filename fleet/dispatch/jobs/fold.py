@@ -42,8 +42,10 @@ def fold(workload: Workload, record: Record, sights: Mapping[str, Sight], *, now
     starts = [each.committed_at for each in record.shards if each.committed_at is not None]
     if starts and "startTime" not in status:
         status["startTime"] = text_of(min(starts))
-    if workload.spec.get("suspend") and not record.shards:
-        status.pop("startTime", None)  # it starts anew when it is resumed
+    if not record.shards and (
+        workload.spec.get("suspend") or (record.phase == "Queued" and record.preempted_for)
+    ):
+        status.pop("startTime", None)  # it starts anew: when it is resumed, or comes to its turn
     _count(status, workload, record, sights)
     _say_placed(conditions, record)
     _say_suspended(conditions, workload, record)

@@ -82,7 +82,7 @@ def added_cost(plan: Plan, now: datetime) -> int | None:
 def afforded(
     plan: Plan, ceilings: Ceilings, *, policy: str, budget: Budget | None, now: datetime
 ) -> Plan | Refusal:
-    """The plan, if no budget is against it. A warning becomes part of its note."""
+    """The plan, if no budget is against it. It says which let it run with a warning."""
     found = list(
         ceilings.over(policy=policy, budget=budget, namespace=plan.demand.workload.namespace)
     )
@@ -92,7 +92,7 @@ def afforded(
     if judged.action == "Admit":
         return plan
     if judged.action == "Warn":
-        return replace(plan, note="; ".join(filter(None, (plan.note, judged.message))))
+        return replace(plan, over_budget=judged.message)
     added = {shard.cluster: shard for shard in plan.shards if shard.generation == plan.generation}
     return Refusal(
         demand=plan.demand,

@@ -119,6 +119,18 @@ def test_whether_it_has_a_place_is_a_condition(make_job, record, status, reason)
     )
 
 
+def test_one_that_was_ended_for_others_has_not_run_while_it_waits_again(make_job):
+    job = make_job()
+    job.obj["status"] = fold(job, RUNNING, sights({}, {}), now=NOW)
+    assert "startTime" in job.obj["status"]
+    leaving = replace(RUNNING, preempted_for="job cv/detect")
+    assert "startTime" in fold(job, leaving, sights({}, {}), now=NOW)
+    waits = Record(preempted_for="job cv/detect")
+    assert "startTime" not in fold(job, waits, {}, now=NOW)
+    lost = Record(reason="LeaseLapsed")  # its deadline goes on counting
+    assert fold(job, lost, {}, now=NOW)["startTime"] == job.obj["status"]["startTime"]
+
+
 def test_it_is_suspended_once_nothing_is_left(make_job):
     job = make_job(suspend=True)
     leaving = Record(reason="Suspended", shards=(EAST,))

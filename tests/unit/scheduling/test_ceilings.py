@@ -51,7 +51,7 @@ def test_the_budget_of_the_policy(build, plan, per_month, when_spent, action):
             assert decision is plan
         case "Warn":
             assert isinstance(decision, Plan)
-            assert "above the budget of policy default/gang" in decision.note
+            assert "above the budget of policy default/gang" in decision.over_budget
         case _:
             assert isinstance(decision, Refusal)
             assert decision.final is (action == "Refuse")

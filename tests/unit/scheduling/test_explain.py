@@ -82,8 +82,8 @@ def test_a_split_job():
         "  idc-a      ranks 0-3    committed 2026-03-01 14:02:11   tier 1, own, 0 $/h",
         "  idc-long   ranks 4-5    holding                         tier 2, on demand, 3.80 $/h, "
         "blocks r1 r2",
-        "  cloud-c    not used     plane vpc-9 is not roce-1",
-        "  idc-d      not needed   Dearer",
+        "  cloud-c    not used     when this was placed: plane vpc-9 is not roce-1",
+        "  idc-d      not needed   when this was placed: Dearer",
         "  why two clusters: no single member of roce-1 had 6 free (idc-a 4, idc-long 2)",
         "  cost     3.80 $/h now; the next best single cluster would be cloud-c at 11.40 $/h",
     ]
@@ -158,7 +158,7 @@ def test_what_has_changed_since_a_decision_is_said():
     assert others(said, now, placed=True) == [
         "b     not used     took no new work then; takes it again",
         "c     not used     has left the fleet",
-        "d     not needed   e",
+        "d     not needed   when this was placed: e",
         "new   not asked    joined after this was placed",
     ]
     assert others(said[:1], [cluster("b", cordoned=True)], placed=True) == [
@@ -171,6 +171,26 @@ def test_of_what_was_not_asked_about_only_where_it_ran_is_told():
     assert others(ran, [cluster("b"), cluster("c")], placed=False) == [
         "b   was used   when it ran last"
     ]
+
+
+@pytest.mark.parametrize("reason", ["NotSelected", "TooDear", "OtherNetwork", ""])
+def test_a_policy_may_have_changed_since(reason):
+    """What it says of a cluster that is used by now must not read as if it were so still."""
+    said = verdict("b", reason, "the policy does not select it")
+    (told,) = others([said], None, placed=True)
+    assert told == "b   not used   when this was placed: the policy does not select it"
+    (asked,) = others([said], None, placed=False)
+    assert asked == "b   not used   the policy does not select it"
+
+
+def test_a_budget_that_it_goes_above_is_told_while_it_runs():
+    above = "4 USD more would go above the budget of quota nlp"
+    shard = {"cluster": "a", "state": "Running", "startedAt": "2026-03-01T14:02:11Z"}
+    assert f"  warning  {above}" in of_status(shards=[shard], overBudget=above)
+    assert not any(
+        above in line
+        for line in of_status(shards=[shard | {"state": "Succeeded"}], overBudget=above)
+    )
 
 
 def test_a_word_of_the_moment_is_told_as_of_its_moment():
@@ -231,7 +251,7 @@ def test_a_decision_as_it_comes_from_the_planner(build):
         "train  QuotaHeld  generation 1  6 ranks, unit 1, plane roce-1, policy default/gang",
         "  idc-a     ranks 0-3    planned   tier 1, own, 0 $/h",
         "  idc-b     ranks 4-5    planned   tier 1, own, 0 $/h",
-        "  cloud-c   not needed   tier 2; tier 1 suffices",
+        "  cloud-c   not needed   when this was placed: tier 2; tier 1 suffices",
         "  why two clusters: no single member of roce-1 had 6 free (idc-a 4, idc-b 2)",
         "  cost     0 $/h now; the next best single cluster would be cloud-c at 11.40 $/h",
     ]

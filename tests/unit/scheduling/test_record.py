@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from fleet.dispatch import record as records
 from fleet.scheduling.placement import Plan, place
 from fleet.scheduling.record import plan_of, shards_of, spec_of, status_of, with_condition
 from policies import PLACEMENT
@@ -99,3 +101,15 @@ def test_a_condition_keeps_its_time_while_its_status_stays(build):
     assert times == ["2026-11-29T12:00:00Z", "2026-11-29T12:00:00Z", "2026-11-29T12:05:00Z"]
     both = with_condition(moved, type="0", status="True", reason="", message="", now=later)
     assert [each["type"] for each in both] == ["0", "A"]
+
+
+def test_a_budget_that_lets_it_run_with_a_warning_is_told_for_as_long_as_it_runs(build):
+    """Not in the message, which speaks of the phase: it is another one in a moment."""
+    decision = replace(decided(build), over_budget="above the budget of quota nlp")
+    status = written(build, decision)
+    assert status["overBudget"] == "above the budget of quota nlp"
+    assert records.write(records.read(status), status)["overBudget"] == status["overBudget"]
+    obj = placement(build, decision.demand, status=status)
+    assert plan_of(obj, decision.demand).over_budget == decision.over_budget
+    below = written(build, replace(decision, over_budget=""), before=status)
+    assert "overBudget" not in below

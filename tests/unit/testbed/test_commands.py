@@ -142,6 +142,12 @@ def test_up_says_where_the_kubeconfigs_are_and_what_to_try():
         assert f"  fleet join /home/{name}/kubeconfig --name {name}" in text.splitlines()
 
 
+def test_commands_of_another_home_name_it():
+    text = commands.up_text([status()], home=Path("/srv/my fleet"))
+    assert "fleet testbed status --home '/srv/my fleet'" in text
+    assert "fleet testbed down --home '/srv/my fleet'" in text
+
+
 def test_status_says_how_to_go_on():
     assert "fleet testbed up" in commands.status_text([])
     assert "fleet testbed up" in commands.status_text([status(kwok="gone")])
