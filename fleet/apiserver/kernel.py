@@ -7,6 +7,7 @@ controllers: those follow the store beside it.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from fleet.kube.paths import Target
     from fleet.kube.resources import Resource
     from fleet.store.collection import Collection
-    from fleet.store.objects import ObjectStore
+    from fleet.store.objects import Draft, ObjectStore
 
 
 class Special(Protocol):
@@ -117,6 +118,13 @@ class Kernel:
     def writer(self) -> Writer:
         """What writes to its store, for controllers beside it."""
         return self._writer
+
+    def over(self, draft: Draft) -> Kernel:
+        """The same with what `draft` has on top of the store, for dry runs; what is read of it is
+        the store's."""
+        found = copy.copy(self)
+        found._writer = self._writer.over(draft)
+        return found
 
     async def _gather(self) -> discovery.Catalogue:
         return self._catalogue

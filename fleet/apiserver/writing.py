@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fleet.kube.resources import Resource
     from fleet.kube.wire import Request, UserInfo
     from fleet.store.entry import Entry
-    from fleet.store.objects import ObjectStore
+    from fleet.store.objects import Draft, ObjectStore
 
 Object = dict[str, Any]
 
@@ -85,6 +85,8 @@ class Writer:
         """`namespaces` is the row of Namespace, when creates must find theirs; those in
         `immortal` cannot be deleted."""
         self._store = store
+        self._seen: ObjectStore | Draft = store
+        """What a write builds on."""
         self._kinds = kinds
         self._now = now
         self._uid = uid
@@ -92,6 +94,12 @@ class Writer:
         self._admission = admission
         self._guards = Guards(kinds, now=now, namespaces=namespaces)
         self._immortal = frozenset(immortal)
+
+    def over(self, draft: Draft) -> Writer:
+        """The same with what `draft` has on top of the store, for dry runs."""
+        found = copy.copy(self)
+        found._seen = draft
+        return found
 
     # -- create
 
@@ -121,13 +129,13 @@ class Writer:
         """Create a decoded object. Raises as `create`."""
         in_namespace = self._guards.of_namespace(resource, obj, namespace)
         if in_namespace is not None:
-            in_namespace(self._store.look())
+            in_namespace(self._seen.look())
         for attempt in range(NAME_ATTEMPTS):
             new = self._created(obj, namespace, resource)
             new = await self._admit(resource, new, None, user)
             related = self._guards.of_relations(resource, new, None)
             if related is not None:
-                related(self._store.look())
+                related(self._seen.look())
             try:
                 if dry_run:
                     self._refuse_taken(resource, new)
@@ -167,7 +175,7 @@ class Writer:
 
     def _refuse_taken(self, resource: Resource, obj: Object) -> None:
         metadata = obj["metadata"]
-        if self._store.get(resource, metadata.get("namespace", ""), metadata["name"]):
+        if self._seen.get(resource, metadata.get("namespace", ""), metadata["name"]):
             gvr = resource.gvr
             raise AlreadyExists.of(group=gvr.group, resource=gvr.resource, name=metadata["name"])
 
@@ -190,7 +198,7 @@ class Writer:
         metadata = obj.get("metadata") or {}
         given = metadata.get("resourceVersion") or ""
         for attempt in range(CONFLICT_ATTEMPTS):
-            entry = self._store.get(resource, target.namespace, target.name)
+            entry = self._seen.get(resource, target.namespace, target.name)
             if entry is None:
                 return await self._put_new(
                     resource, obj, target, request.user, dry_run=options.dry_run, warnings=warnings
@@ -246,7 +254,7 @@ class Writer:
             raise UnsupportedMediaType.of(accepted_types(schema))
         options = PatchOptions.parse(request, apply=False)
         for attempt in range(CONFLICT_ATTEMPTS):
-            entry = self._store.get(resource, target.namespace, target.name)
+            entry = self._seen.get(resource, target.namespace, target.name)
             if entry is None:
                 raise refusals.not_found(resource, target.name)
             warnings: list[str] = []
@@ -311,7 +319,7 @@ class Writer:
         if not (finished or target.subresource):
             related = self._guards.of_relations(resource, updated, old)
         if related is not None:
-            related(self._store.look())
+            related(self._seen.look())
         updated["metadata"]["resourceVersion"] = str(entry.revision)
         if dry_run:
             return updated

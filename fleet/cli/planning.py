@@ -23,7 +23,7 @@ _LEVELS = {
     "tier": "tier", "clusters": "clusters", "unpriced": "units without a price",
     "perHour": "price per hour", "blocks": "blocks",
 }  # fmt: skip
-_CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy"})
+_CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy", "Namespace"})
 
 
 @click.command(
@@ -56,9 +56,10 @@ def plan(
     """Say what would be decided if these objects were applied, and change nothing.
 
     Jobs and Pods: whether each would start and where, what would be ended for it, why it would
-    wait and what would help, or why it would be refused. FleetQuotas, LendingPolicies and
-    PlacementPolicies: the same with them as given, which quotas would be above their limit, what
-    would be ended for work that waits already, and what would be lent and called back.
+    wait and what would help, or why it would be refused. FleetQuotas, LendingPolicies,
+    PlacementPolicies and Namespaces: the same with them as given, which quotas would be above their
+    limit, what would be ended for work that waits already, and what would be lent and called back.
+    Each object is taken as if those before it were there.
     """
     where = namespace or client.access.namespace or "default"
     objects = [each for file in files for each in _objects(file, where)]

@@ -55,10 +55,11 @@ if TYPE_CHECKING:
     from fleet.dispatch.situation import Timing
     from fleet.kube.discovery import Catalogue
     from fleet.kube.resources import GroupVersionResource
+    from fleet.kube.wire import Handler
     from fleet.members.member import Member
     from fleet.members.roster import Change, Members
     from fleet.scheduling.extension import Extensions
-    from fleet.store.objects import ObjectStore
+    from fleet.store.objects import Draft, ObjectStore
     from fleet.view.merged import Freshness
     from fleet.view.openapi import Publisher
     from fleet.view.parts import Shards
@@ -204,7 +205,11 @@ class Assembly:
             Loans(store, placing, now=self._now),
         )
         """What the planner knows of FleetQuotas and LendingPolicies, written down."""
-        plan = Plan(store, self.own, placing)
+
+        def drafted(draft: Draft) -> Handler:
+            return PolicyWarnings(WorkloadWarnings(self.own.over(draft), store), store)
+
+        plan = Plan(store, drafted, placing)
         self._workloads.foresee = plan.words
         self.roots = replace(self.roots, actions={**self.roots.actions, "/fleet/plan": plan})
         dispatch = Dispatch(

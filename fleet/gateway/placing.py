@@ -203,10 +203,10 @@ class Placing:
         self, questions: Sequence[Question], rules: Sequence[Object], *, measured: bool = False
     ) -> Outlook:
         """What would be decided about workloads, in that order, if they were there, and `rules`
-        (FleetQuotas, LendingPolicies, PlacementPolicies) were as given. Nothing is changed by it.
-        `measured`: with what each decision is to be compared with.
+        (FleetQuotas, LendingPolicies, PlacementPolicies, Namespaces) were as given. Nothing is
+        changed by it. `measured`: with what each decision is to be compared with.
 
-        Raises Invalid for what nobody could place, and for quotas that make no tree.
+        Raises Invalid for quotas that make no tree.
         """
         fleet, now = self._givens.fleet(), self._now()
         policies = [policy_of(each) for each in rules if each["kind"] == PLACEMENT_POLICY.name]
@@ -216,10 +216,16 @@ class Placing:
         self._take_quotas()
         quotas = {each["metadata"]["name"]: each for each in self._objects(FLEET_QUOTA.resource)}
         quotas |= {e["metadata"]["name"]: e for e in rules if e["kind"] == FLEET_QUOTA.name}
-        claims = claims_of(quotas.values(), self._objects(row(NAMESPACES)))
-        wanted = {}
+        namespaces = {e["metadata"]["name"]: e for e in self._objects(row(NAMESPACES))}
+        namespaces |= {e["metadata"]["name"]: e for e in rules if e["kind"] == "Namespace"}
+        claims = claims_of(quotas.values(), namespaces.values())
+        wanted, unsound = {}, dict[str, Invalid]()
         for number, question in enumerate(questions, self._store.sequencer.current + 1):
-            found = self._asked(question, fleet, now, number=number)
+            try:
+                found = self._asked(question, fleet, now, number=number)
+            except Invalid as error:
+                unsound[str(question.workload["metadata"]["uid"])] = error
+                continue
             if found is not None:
                 namespace = found.asked.demand.workload.namespace
                 item = replace(found.item, quota=claims.quota.get(namespace, ""))
@@ -253,7 +259,7 @@ class Placing:
                 status = counted_in(decided, wanted[each.uid].item.quota, now)
                 status = _with_loan(status, each.loan)
                 placements[each.uid] = {"spec": decided.spec, "status": status}
-        return Outlook(prospect, placements, self._name, comparisons, later)
+        return Outlook(prospect, placements, self._name, comparisons, later, unsound)
 
     def seats(self, questions: Sequence[Question]) -> dict[str, Plan | Refusal | Why | Invalid]:
         """By UID, where work goes that somebody else carries out, or why it goes nowhere now."""
@@ -518,13 +524,15 @@ class Placing:
 class Outlook(NamedTuple):
     """What would be decided, with the Placement that each would have, by uid; `name` gives what a
     uid stands for. `comparisons` of those that may be held against the optimum, where asked for;
-    `later` has the Placements of those that wait for a later tier, as they would be then."""
+    `later` has the Placements of those that wait for a later tier, as they would be then;
+    `unsound` says why others are not placed: what they name is not there, or cannot be."""
 
     prospect: Prospect
     placements: dict[str, Object]
     name: Callable[[str], str]
     comparisons: dict[str, Comparison]
     later: Mapping[str, Object] = MappingProxyType({})
+    unsound: Mapping[str, Invalid] = MappingProxyType({})
 
 
 class _Asked(NamedTuple):

@@ -1,9 +1,10 @@
 """`POST /fleet/plan`: what would be decided about objects that are not stored, and what would help.
 
-The body is `{"objects": […]}`: workloads, and FleetQuotas, LendingPolicies and PlacementPolicies as
-they would be.
-Each goes first through what a write of it would go through, as the caller and with `dryRun=All`; so
-what would be refused is refused here, with the same words. Then the planner is asked, and nothing
+The body is `{"objects": […]}`: workloads, and FleetQuotas, LendingPolicies, PlacementPolicies and
+Namespaces as they would be.
+Each goes first through what a write of it would go through, as the caller and with `dryRun=All`, on
+top of those before it; so what would be refused is refused here, with the same words, and what
+would be warned of is warned of. Then the planner is asked, and nothing
 is written. With `"exact": true` each decision is held against the proven optimum, where OR-tools is
 installed. `fleet plan` shows the answer.
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
@@ -23,7 +25,9 @@ from fleet.dispatch import record as records
 from fleet.dispatch.planning import Question
 from fleet.errors import AlreadyExists, BadRequest, ConfigError, Invalid
 from fleet.gateway.actions import body_of
+from fleet.gateway.givens import row
 from fleet.gateway.loans import account_written
+from fleet.gateway.own import NAMESPACES
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request
 from fleet.scheduling.exact.solver import cp_sat
@@ -31,12 +35,13 @@ from fleet.scheduling.exact.verdict import Verdict
 from fleet.scheduling.lending import record
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
 from fleet.scheduling.requests import quantity_text
+from fleet.store.objects import Draft
 from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
 from policies.scalars import amount_text, duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from fleet.gateway.placing import Outlook, Placing
     from fleet.kube.resources import Resource
@@ -48,8 +53,12 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 _RULES: Final = {
-    kind.resource.kind: kind.resource for kind in (FLEET_QUOTA, LENDING_POLICY, PLACEMENT_POLICY)
-}
+    each.kind: each
+    for each in (
+        FLEET_QUOTA.resource, LENDING_POLICY.resource, PLACEMENT_POLICY.resource, row(NAMESPACES)
+    )
+}  # fmt: skip
+"""What work is placed by."""
 _LOANS: Final[Mapping[type, str]] = {Lend: "Lent", Recall: "Recalled", Settle: "Settled"}
 _MOST: Final = 100
 _MOST_EXACT: Final = 10
@@ -65,8 +74,10 @@ _NO_PLACE_WANTED: Final = Verdict(
 class Plan:
     """See the module."""
 
-    def __init__(self, store: ObjectStore, own: Handler, placing: Placing) -> None:
-        """`own` stands for the fleet's own objects."""
+    def __init__(
+        self, store: ObjectStore, own: Callable[[Draft], Handler], placing: Placing
+    ) -> None:
+        """`own` gives what stands for the fleet's own objects, with those of a draft on top."""
         self._store = store
         self._own = own
         self._placing = placing
@@ -80,7 +91,15 @@ class Plan:
             raise BadRequest(f"a plan is made of at most {_MOST} objects, these are {len(objects)}")
         if not isinstance(exact, bool):
             raise BadRequest("exact is true or false")
-        written = [await self._written(request, each) for each in objects]
+        draft = Draft(self._store)
+        own, written, warnings = self._own(draft), list[Object](), dict[str, None]()
+        for each in objects:
+            answer = await _written(own, request, each)
+            stored: Object = orjson.loads(cast("bytes", answer.body))
+            if stored["kind"] in _RULES:
+                draft.put(_RULES[stored["kind"]], stored)
+            written.append(stored)
+            warnings |= dict.fromkeys(answer.warnings)
         rules = [each for each in written if each["kind"] in _RULES]
         questions = [self._question(each) for each in written if each["kind"] not in _RULES]
         if exact and len(questions) > _MOST_EXACT:
@@ -100,9 +119,15 @@ class Plan:
             for uid, item in told.items():
                 if item["verdict"] != "Runs":
                     item["exact"] = _exact(verdicts.get(uid, _NO_PLACE_WANTED))
-        items = {**settled, **told}
+        unsound = {
+            _uid(each): _unsound(each, outlook.unsound[_uid(each)])
+            for each in open_
+            if _uid(each) in outlook.unsound
+        }
+        items = {**settled, **unsound, **told}
         asked = dict.fromkeys(map(_uid, questions))
-        return json_response(200, _answer(outlook, [items[uid] for uid in asked if uid in items]))
+        found = _answer(outlook, [items[uid] for uid in asked if uid in items])
+        return replace(json_response(200, found), warnings=tuple(warnings))
 
     def words(self, workload: Object) -> str:
         """What would be decided about one that a dry run let through, for a warning; "" where that
@@ -114,6 +139,8 @@ class Plan:
             outlook = self._placing.foretell([question], ())
         except Invalid as error:
             return error.message
+        for why in outlook.unsound.values():
+            return f"would wait: {why.message}"
         for told in outlook.prospect.told:
             status = outlook.placements.get(told.uid, {}).get("status") or {}
             match told.verdict:
@@ -132,31 +159,6 @@ class Plan:
                     return f"would wait: {status.get('message', '')}{used}"
         return ""
 
-    async def _written(self, request: Request, obj: Object) -> Object:
-        """The object as a write would store it. Raises what that would be refused with."""
-        row = _row(obj)
-        metadata = obj.get("metadata") or {}
-        namespace = str(metadata.get("namespace") or "default") if row.namespaced else ""
-        headers = {"content-type": "application/json", "accept": "application/json"}
-        query = (("dryRun", "All"),)
-        place = path_of(row.gvr, namespace=namespace)
-        body = orjson.dumps(obj)
-        post = Request("POST", place, query, headers=headers, body=body, user=request.user)
-        try:
-            return await self._send(post)
-        except AlreadyExists:
-            headers["content-type"] = "application/merge-patch+json"
-            path = path_of(row.gvr, namespace=namespace, name=str(metadata["name"]))
-            return await self._send(
-                Request("PATCH", path, query, headers=headers, body=body, user=request.user)
-            )
-
-    async def _send(self, request: Request) -> Object:
-        answer = (await self._own.handle(request)).body
-        assert isinstance(answer, bytes)
-        found: Object = orjson.loads(answer)
-        return found
-
     def _question(self, workload: Object) -> Question:
         kind = kinds.kind_of(workload)
         assert kind is not None
@@ -174,6 +176,28 @@ class Plan:
             workload=workload,
             placement=placement,
             unsplittable=kind.read(workload).unsplittable(),
+        )
+
+
+async def _written(own: Handler, request: Request, obj: Object) -> Response:
+    """The answer to a dry run of a write, with the object as it would be stored. Raises what that
+    would be refused with."""
+    resource = _resource(obj)
+    metadata = obj.get("metadata") or {}
+    namespace = str(metadata.get("namespace") or "default") if resource.namespaced else ""
+    headers = {"content-type": "application/json", "accept": "application/json"}
+    query = (("dryRun", "All"),)
+    place = path_of(resource.gvr, namespace=namespace)
+    body = orjson.dumps(obj)
+    try:
+        return await own.handle(
+            Request("POST", place, query, headers=headers, body=body, user=request.user)
+        )
+    except AlreadyExists:
+        headers["content-type"] = "application/merge-patch+json"
+        path = path_of(resource.gvr, namespace=namespace, name=str(metadata["name"]))
+        return await own.handle(
+            Request("PATCH", path, query, headers=headers, body=body, user=request.user)
         )
 
 
@@ -248,7 +272,20 @@ def _settled(question: Question) -> Object | None:
     }
 
 
-def _row(obj: Object) -> Resource:
+def _unsound(question: Question, error: Invalid) -> Object:
+    """The item of one that a write lets in, and that waits until what it names is there."""
+    metadata = question.workload["metadata"]
+    status = {"phase": "Queued", "reason": "Invalid", "message": error.message}
+    return {
+        "kind": question.workload["kind"],
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "verdict": "Waits",
+        "placement": {"spec": question.placement["spec"], "status": status},
+    }
+
+
+def _resource(obj: Object) -> Resource:
     """Raises BadRequest for what nobody places and no rule of placing."""
     kind, version = str(obj.get("kind") or ""), str(obj.get("apiVersion") or "")
     known = {name: each.gvr.group_version for name, each in kinds.KINDS.items()}

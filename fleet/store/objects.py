@@ -416,6 +416,9 @@ class _Pending:
             if changed == kind and after is not None:
                 yield after
 
+    def suppose(self, resource: Resource, entry: Entry) -> None:
+        self._changed[resource.gvr.group_resource, entry.namespace, entry.name] = entry
+
     def prepare(self, write: _Write, revision: Revision) -> Entry | Exception:
         """The write's entry, or why it cannot be made."""
         resource = write.collection.resource
@@ -428,6 +431,28 @@ class _Pending:
         key = (resource.gvr.group_resource, *write.key)
         self._changed[key] = None if write.obj is None else entry
         return entry
+
+
+class Draft:
+    """The store as it would be with objects on top that nobody writes: to read, and for guards."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._pending = _Pending(store)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Entry | None:
+        return self._pending(resource, namespace, name)
+
+    def look(self) -> Lookup:
+        return self._pending
+
+    def put(self, resource: Resource, obj: dict[str, Any]) -> None:
+        """Have an object there, in the place of one of its name."""
+        metadata = obj["metadata"]
+        present = self.get(resource, metadata.get("namespace", ""), metadata["name"])
+        revision = present.revision if present is not None else self._store.sequencer.current
+        there = {**obj, "metadata": {**metadata, "resourceVersion": str(revision)}}
+        self._pending.suppose(resource, _entry(there, resource, revision))
 
 
 async def _uninterrupted(commit: asyncio.Future[None]) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from datetime import UTC, datetime
+from itertools import count
 from types import SimpleNamespace
 
 import orjson
 import pytest
 
-from fleet.errors import AlreadyExists, BadRequest, Invalid
-from fleet.gateway.placing import Outlook
+import policies
+from fleet.apiserver.kinds import CustomKind
+from fleet.errors import AlreadyExists, BadRequest, Invalid, NotFound
+from fleet.gateway import own as owned
+from fleet.gateway.placing import Outlook, Placing
 from fleet.gateway.plans import Plan
+from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.kube.wire import Request, Response, UserInfo
 from fleet.scheduling.exact.gang import Objective, Optimum, Share
 from fleet.scheduling.exact.verdict import Verdict
 from fleet.scheduling.foretelling import Foretold, Prospect
+from fleet.store.memory import MemoryBackend
+from fleet.store.objects import ObjectStore
+from fleet.store.sequencer import Sequencer
 
 GPU = "nvidia.com/gpu"
 
@@ -26,6 +36,9 @@ class Own:
         self.requests = []
         self.present = set()
         self.refuses = None
+
+    def over(self, draft):
+        return self
 
     async def handle(self, request):
         self.requests.append(request)
@@ -47,7 +60,7 @@ def own():
 @pytest.fixture
 def call(own):
     async def call(store, planner, *objects, body=None):
-        plan = Plan(store, own, planner)
+        plan = Plan(store, own.over, planner)
         sent = {"objects": list(objects)} if body is None else body
         user = UserInfo("me")
         request = Request("POST", "/fleet/plan", body=orjson.dumps(sent), user=user)
@@ -207,7 +220,7 @@ async def test_what_nobody_places_is_said_to_start_nowhere(call, own, workload, 
     named = {**workload, "metadata": {**workload["metadata"], "uid": "mine"}}
     answer = await call(STORE, Nobody(), named)
     assert [each["verdict"] for each in answer["items"]] == [verdict]
-    words = Plan(STORE, own, Nobody()).words(named)
+    words = Plan(STORE, own.over, Nobody()).words(named)
     assert words.startswith(warned)
     assert bool(words) == bool(warned)
     other = {**JOB, "metadata": {"name": "y", "namespace": "n"}}
@@ -223,6 +236,125 @@ async def test_what_has_ended_before_it_says_so_itself_has_ended(call, phase):
     store = SimpleNamespace(get=lambda *key: SimpleNamespace(parse=lambda: stored))
     answer = await call(store, Nobody(), JOB)
     assert [each["verdict"] for each in answer["items"]] == ["Ended"]
+
+
+def gateways(store, times):
+    return owned.build(
+        store,
+        [
+            CustomKind(
+                kind.resource,
+                kind.openapi,
+                kind.columns,
+                kind.status,
+                kind.rules,
+                relations=kind.relations,
+            )
+            for kind in policies.kinds()
+        ],
+        openapi=owned.OwnOpenApi({}),
+        now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        uid=lambda: f"uid-{next(times)}",
+        rng=random.Random(1),
+        server_address="fleet",
+    )
+
+
+def named(kind, name, **more):
+    return {"apiVersion": "fleet.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, **more}
+
+
+def quota(name, guaranteed, **spec):
+    lines = [{"name": GPU, "guaranteed": str(guaranteed)}]
+    return named("FleetQuota", name, spec={"resources": lines, **spec})
+
+
+@pytest.fixture
+async def fleet():
+    """What a plan is asked of, with a FleetQuota lab of 8 and two below it, of 6 and 2."""
+    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:
+        kernel = gateways(store, count())
+        await owned.first_objects(
+            store, now=datetime(2026, 1, 1, tzinfo=UTC), uid=lambda: "u", rng=random.Random(1)
+        )
+        for each in (quota("lab", 8), quota("a", 6, parent="lab"), quota("b", 2, parent="lab")):
+            path = "/apis/fleet.dev/v1alpha1/fleetquotas"
+            headers = {"content-type": "application/json"}
+            await kernel.handle(Request("POST", path, (), headers, orjson.dumps(each)))
+        nothing = dict.fromkeys(("taken_by", "taken_by_others"), lambda _: {})
+        books = SimpleNamespace(clusters=list, **nothing)
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        placing = Placing(store, books, now=lambda: now, clock=lambda: 0.0, lease_s=15.0)
+        plan = Plan(store, lambda draft: PolicyWarnings(kernel.over(draft), store), placing)
+
+        async def ask(*objects):
+            body = orjson.dumps({"objects": objects})
+            return await plan.handle(Request("POST", "/fleet/plan", body=body))
+
+        before = store.sequencer.current
+        yield ask
+        assert store.sequencer.current == before
+
+
+NAMESPACE = {
+    "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new", "labels": {"team": "new"}}
+}  # fmt: skip
+
+
+def in_new(**spec):
+    main = {"name": "m", "image": "i", "resources": {"limits": {GPU: "1"}}}
+    pod = {"restartPolicy": "Never", "containers": [main], **spec}
+    metadata = {"name": "x", "namespace": "new"}
+    return {**JOB, "metadata": metadata, "spec": {"template": {"spec": pod}}}
+
+
+async def test_each_object_is_taken_on_top_of_those_before_it(fleet):
+    """As they would be written: a parent before what is below it, less before more."""
+    lend = named(
+        "LendingPolicy", "night", spec={"from": {"quota": "under"}, "to": [{"quota": "a"}]}
+    )
+    for objects in (
+        [quota("top", 8), quota("under", 8, parent="top"), lend],
+        [quota("a", 2, parent="lab"), quota("b", 6, parent="lab")],
+        [quota("top", 8), quota("top", 4), quota("under", 4, parent="top")],
+    ):
+        assert orjson.loads((await fleet(*objects)).body)["items"] == []
+    for objects, why in (
+        ([quota("under", 8, parent="top"), quota("top", 8)], 'no FleetQuota is called "top"'),
+        ([quota("b", 6, parent="lab"), quota("a", 2, parent="lab")], "those below lab"),
+        ([quota("top", 8), quota("top", 4), quota("under", 8, parent="top")], "those below top"),
+    ):
+        with pytest.raises(Invalid, match=why):
+            await fleet(*objects)
+
+
+async def test_the_labels_of_a_namespace_that_would_be_there_count(fleet):
+    quotas = quota("mine", 0, namespaces={"matchLabels": {"team": "new"}})
+    quotas["spec"]["resources"][0]["limit"] = "0"
+    with pytest.raises(NotFound, match='namespaces "new" not found'):
+        await fleet(in_new())
+    (item,) = orjson.loads((await fleet(NAMESPACE, in_new())).body)["items"]
+    assert "quota" not in item["placement"]["status"]
+    (item,) = orjson.loads((await fleet(quotas, NAMESPACE, in_new())).body)["items"]
+    assert (item["verdict"], item["placement"]["status"]["quota"]) == ("Waits", "mine")
+
+
+async def test_what_names_what_is_not_there_waits_and_the_rest_is_told(fleet):
+    missing = in_new()
+    missing["metadata"] = {"name": "y", "namespace": "new", "labels": {"fleet.dev/policy": "none"}}
+    answer = orjson.loads((await fleet(NAMESPACE, missing, in_new())).body)
+    first, second = answer["items"]
+    assert [first["name"], second["name"]] == ["y", "x"]
+    assert (first["verdict"], first["placement"]["status"]["reason"]) == ("Waits", "Invalid")
+    assert "none" in first["placement"]["status"]["message"]
+    assert "reason" not in second["placement"]["status"]
+
+
+async def test_what_a_write_would_warn_of_is_warned_of(fleet):
+    gangs = named("PlacementPolicy", "gangs", spec={"workloads": {}, "gang": {"min": 4}})
+    gangs["metadata"]["namespace"] = "new"
+    (told,) = (await fleet(NAMESPACE, gangs)).warnings
+    assert "gang.min" in told
 
 
 class Strict:
@@ -244,11 +376,11 @@ async def test_what_would_be_refused_for_good_is_not_said_to_wait(call, own):
     named = {**JOB, "metadata": {**JOB["metadata"], "uid": "uid-x"}}
     (item,) = (await call(STORE, Strict(later=False), JOB))["items"]
     assert (item["verdict"], item["placement"]["status"]["message"]) == ("Refused", "too dear")
-    words = Plan(STORE, own, Strict(later=False)).words(named)
+    words = Plan(STORE, own.over, Strict(later=False)).words(named)
     assert words == "would be refused, and be Failed at once: too dear"
     (item,) = (await call(STORE, Strict(later=True), JOB))["items"]
     assert (item["verdict"], item["later"]["verdict"]) == ("Waits", "Refused")
-    words = Plan(STORE, own, Strict(later=True)).words(named)
+    words = Plan(STORE, own.over, Strict(later=True)).words(named)
     assert words == "would wait: too dear; then: refused, too dear"
 
 
@@ -274,4 +406,4 @@ async def test_when_a_later_tier_would_have_a_place_is_told(call, own):
         "evicts": ["v"],
     }
     named = {**JOB, "metadata": {**JOB["metadata"], "uid": "uid-x"}}
-    assert Plan(STORE, own, Patient()).words(named) == "would wait: needs 2; then: cloud-c"
+    assert Plan(STORE, own.over, Patient()).words(named) == "would wait: needs 2; then: cloud-c"
