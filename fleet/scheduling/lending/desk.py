@@ -21,6 +21,7 @@ from fleet.scheduling.decisions import Refuse
 from fleet.scheduling.lending import filling, recall
 from fleet.scheduling.lending.books import Books, by_loans
 from fleet.scheduling.lending.classes import class_of
+from fleet.scheduling.lending.covering import covered
 from fleet.scheduling.lending.floor import floor, lacking, lendable
 from fleet.scheduling.lending.loans import Lend, Loan, Recall, Renew, Return, Settle
 from fleet.scheduling.placer import Placed
@@ -145,14 +146,16 @@ class Desk:
         self._drop_ended()
         self._put()
         if not self._is_new:
-            out += self._settle(recalled=True)
+            out += self._settle(lambda loan: loan.recalled)
         out += self._call_back(now, expected or {})
+        out += self._settle_due(now)
         out += self._end_terms(now)
         self._put()
         decided = self.engine.step(now)
         self._is_new = False
         self._drop_ended()
-        back = self._settle(recalled=True) + self._settle(recalled=False)
+        back = self._settle(lambda loan: loan.recalled)
+        back += self._settle(lambda loan: not loan.recalled)
         back += self._call_back(now, expected or {})
         refused = {each.uid: each.item for each in decided if _may_be_lent_to(each)}
         for item in refused.values():
@@ -244,28 +247,34 @@ class Desk:
 
     # Back
 
-    def _settle(self, *, recalled: bool) -> list[LoanDecision]:
-        """What the borrower's own quota covers is no loan, the oldest first; nor is what a donor
-        without a policy lends, as any quota does.
+    def _settle(
+        self, of: Callable[[Loan], bool], leaving: Sequence[Loan] = ()
+    ) -> list[LoanDecision]:
+        """What the borrower's own quota covers is no loan; nor is what a donor without a policy
+        lends, as any quota does.
 
         Before the engine decides, that saves work which was called back; after, it is what nobody
         else had a use for.
         """
-        out: list[LoanDecision] = []
+        there = [loan for loan in self.loans.values() if not loan.ending and of(loan)]
+        if not there:
+            return []
         donors = {terms.donor for terms in self.terms}
-        for loan in sorted(self.loans.values(), key=lambda each: (each.since_s, each.uid)):
-            if loan.recalled != recalled or loan.ending:
-                continue
-            paths = self.engine.book.ask(loan.to, loan.amounts.items())
-            ordinary = loan.donor not in donors
-            if ordinary or all(room(path) >= amount for path, amount in paths):
-                del self.loans[loan.uid]
-                run = self.engine.running()[loan.uid]
-                if run.leaving_for == loan.mark:
-                    run.leaving_for = ""
-                self._put()
-                out.append(Settle(loan))
-        return out
+        found = [loan for loan in there if loan.donor not in donors]
+        among = [loan for loan in there if loan.donor in donors]
+        found += covered(self.engine.book, self.loans.values(), among, leaving=leaving)
+        for loan in found:
+            del self.loans[loan.uid]
+            run = self.engine.running()[loan.uid]
+            if run.leaving_for == loan.mark:
+                run.leaving_for = ""
+        self._put()
+        return [Settle(loan) for loan in found]
+
+    def _settle_due(self, now: float) -> list[LoanDecision]:
+        """What would be ended next: what has to go does not stand against what need not."""
+        leaving = [each for each in self.loans.values() if each.recalled]
+        return self._settle(lambda loan: loan.ends_s is not None and loan.ends_s <= now, leaving)
 
     def _call_back(
         self, now: float, expected: Mapping[str, Mapping[Key, int]]
