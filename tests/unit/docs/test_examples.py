@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 if TYPE_CHECKING:
@@ -61,3 +62,42 @@ def test_quantities_are_texts_so_that_what_is_applied_again_is_unchanged() -> No
     ]  # fmt: skip
     assert len(found) > 10
     assert [each for each in found if not isinstance(each[1], str)] == []
+
+
+STORIES = sorted(
+    path.parent for path in EXAMPLES.glob("*/README.md") if "```console" in path.read_text()
+)
+
+
+REFUSED = {"fleetquota/speech"}
+"""What a story shows to be refused is not there to be taken away."""
+
+
+def shared_names(story: Path) -> set[str]:
+    """The objects of a story that are in no namespace: `fleetquota/nlp`."""
+    found = {
+        f"{each['kind'].lower()}/{each['metadata']['name']}"
+        for path in story.glob("*.yaml")
+        for each in yaml.safe_load_all(path.read_text())
+        if "namespace" not in each["metadata"]
+    }
+    return found - REFUSED
+
+
+def test_stories_can_be_played_one_after_the_other() -> None:
+    seen: set[str] = set()
+    for story in STORIES:
+        names = shared_names(story)
+        assert names
+        assert not names & seen, story
+        seen |= names
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
+def test_a_story_ends_with_one_command_that_takes_everything_away(story: Path) -> None:
+    page = (story / "README.md").read_text()
+    block = re.findall(r"```console\n(.*?)```", page, re.DOTALL)[-1]
+    commands = [line for line in block.splitlines() if line.startswith("$ ")]
+    assert len(commands) == 1
+    assert commands[0].startswith("$ kubectl delete ")
+    assert set(commands[0].split()[3:]) == shared_names(story)
