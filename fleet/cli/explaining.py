@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,6 +20,7 @@ PLACED: Final = ("jobs.batch", "pods")
 _PLACEMENTS: Final = "placements.fleet.dev"
 _CLUSTERS: Final = "clusters.fleet.dev"
 _ALL_PLACEMENTS: Final = "/apis/fleet.dev/v1alpha1/placements"
+_ALL_POLICIES: Final = "/apis/fleet.dev/v1alpha1/placementpolicies"
 _PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 Object = dict[str, Any]
@@ -99,10 +101,11 @@ def _ahead(client: Client, placement: Object) -> int | None:
     try:
         others = client.get(_ALL_PLACEMENTS)["items"]
         classes = client.get(_PRIORITY_CLASSES)["items"]
+        policies = client.get(_ALL_POLICIES)["items"]
     except ApiError:
         return None  # not everybody may see what others ask for
     values = {each["metadata"]["name"]: int(each.get("value", 0)) for each in classes}
-    return ahead_of(placement, others, values)
+    return ahead_of(placement, others, values, policies, now=datetime.now(UTC))
 
 
 def _why_none(resource: Served, obj: Object, where: str) -> str:

@@ -38,12 +38,12 @@ from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Recall, Renew, Return, Settle
 from fleet.scheduling.lending.record import loan_of, written
 from fleet.scheduling.lending.spare import Spare
-from fleet.scheduling.placement import Plan
+from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Item
 from fleet.scheduling.planner import Urgency, asked_of, counted_in, item_of, promises_of
 from fleet.scheduling.quota.tree import Key, Tree
 from fleet.scheduling.quota_objects import taken_back_in, tree_of
-from fleet.scheduling.reasons import because, reason_of
+from fleet.scheduling.reasons import because, reason_of, spared
 from fleet.scheduling.record import Held
 from fleet.scheduling.rooms import Picture, Rooms
 from fleet.scheduling.selection import by_name, policy_of
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from fleet.scheduling.foretelling import Prospect
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.lending.terms import Terms
-    from fleet.scheduling.placement import Refusal
     from fleet.scheduling.planner import Asked, Decided, Fleet
     from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.standing import Expectation, Standing, Wish
@@ -251,9 +250,14 @@ class Placing:
                     asked, decision, each.among, fleet.prices, now=now, now_s=self._clock()
                 )
             told: Plan | Refusal | Held | None = decision
+            if each.why is not None and isinstance(told, Refusal):
+                told = replace(told, message=told.message + spared(each.why, self._name))
             if each.why is not None and each.why.reason not in OF_A_PLACE:
-                words = because(each.why, wanted[each.uid].item, prospect.book, name=self._name)
-                told = Held(asked.demand, reason_of(each.why), words)
+                item, book = wanted[each.uid].item, prospect.book
+                words = because(
+                    each.why, item, book, name=self._name, foreseen=prospect.foreseen
+                )  # fmt: skip
+                told = Held(asked.demand, reason_of(each.why, item, book), words)
             if told is not None:
                 decided = asked.decided(told, fleet.prices, now=now)
                 status = counted_in(decided, wanted[each.uid].item.quota, now)
@@ -302,15 +306,16 @@ class Placing:
     def _waits(self, each: _Asked, why: Why) -> Refusal | Held:
         refusal = self._rooms.refusals.get(each.uid)
         if why.reason in OF_A_PLACE and refusal is not None:
-            return refusal
+            return replace(refusal, message=refusal.message + spared(why, self._name))
         victims = []
         if why.reason == "Evicting":
             running = self.engine.running().items()
             victims = [uid for uid, run in running if run.leaving_for == each.uid]
+        book, foreseen = self.engine.book, self.engine.foreseen()
         message = because(
-            why, each.item, self.engine.book, name=self._name, victims=victims
+            why, each.item, book, name=self._name, victims=victims, foreseen=foreseen
         )  # fmt: skip
-        return Held(each.asked.demand, reason_of(why), message)
+        return Held(each.asked.demand, reason_of(why, each.item, book), message)
 
     def path_of(self, uid: str) -> str:
         """A workload as `namespace/kind/name`; its uid where it is not known."""

@@ -74,8 +74,9 @@ class Quotas(Statuses):
 
     def _measure(self, by_node: dict[str, list[Line]]) -> None:
         metrics.WAITING.clear()
-        for item, why in self._placing.engine.waiting():
-            reason = reason_of(why) if why is not None else "New"
+        engine = self._placing.engine
+        for item, why in engine.waiting():
+            reason = reason_of(why, item, engine.book) if why is not None else "New"
             metrics.WAITING.labels(item.quota, reason).inc()
         metrics.USED.clear()
         metrics.OVERCOMMITTED.clear()

@@ -67,6 +67,9 @@ class Why:
     text: str = ""
     starts_s: float | None = None
     """When it would start if all ends as declared, where that is known."""
+    spared: str = ""
+    """Uid of what may be ended for it, though not before `spared_s`."""
+    spared_s: float | None = None
 
     def __str__(self) -> str:
         return SENTENCES[self.reason].format(

@@ -308,6 +308,11 @@ class Engine:
         marks = [mark for root in self._state.roots.values() for mark in root.marks.ordered()]
         return {mark.item.uid: mark.since_s for mark in marks if not mark.preempts}
 
+    def foreseen(self) -> dict[str, float]:
+        """When those for whom something is held start, where that is known."""
+        marks = [mark for root in self._state.roots.values() for mark in root.marks.ordered()]
+        return {mark.item.uid: mark.starts_s for mark in marks if mark.starts_s is not None}
+
     def report(self) -> list[Line]:
         """The lines of `fleet quota`."""
         return lines(self.book, ((item.quota, item.requests) for item, _ in self.waiting()))

@@ -7,8 +7,11 @@ was so then; what has changed since is read off the clusters as they are.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+from fleet.scheduling.queue.rules import Rules
+from policies.scalars import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +28,7 @@ _SINCE: Final = {
     "Evicted": "finishedAt",
     "Lost": "lostAt",
 }
+_NEVER: Final = "9999-12-31T00:00:00Z"
 _OVER: Final = frozenset({"Succeeded", "Failed", "Evicted", "Lost"})
 _UNUSED: Final = {"TooSmall": "too small", "NetworkTooSmall": "too small", "TooDear": "too dear"}
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -115,24 +119,49 @@ def ahead_of(
     placement: Mapping[str, Any],
     others: Iterable[Mapping[str, Any]],
     priorities: Mapping[str, int],
-) -> int:
-    """How many that wait in the same quota come before: by priority, then since when they wait.
+    policies: Iterable[Mapping[str, Any]] = (),
+    *,
+    now: datetime,
+) -> int | None:
+    """How many that wait in the same quota come before, in the engine's order; None of one that is
+    not in line.
 
-    `priorities` are the values of priority classes, by name.
+    `priorities` are the values of priority classes, by name; `policies` are PlacementPolicies.
     """
+    deadlines = {
+        (each["metadata"]["namespace"], each["metadata"]["name"]): deadline
+        for each in policies
+        if (deadline := (each["spec"].get("objective") or {}).get("deadline"))
+    }
 
-    def rank(each: Mapping[str, Any]) -> tuple[int, str]:
-        status = each.get("status") or {}
-        return -priorities.get(status.get("priority", ""), 0), str(status.get("queuedAt", ""))
+    def rank(each: Mapping[str, Any]) -> tuple[bool, int, bool, datetime, int, str]:
+        status = each["status"]
+        queued = datetime.fromisoformat(status.get("queuedAt") or _NEVER)
+        policy = each["spec"].get("policy") or {}
+        deadline = deadlines.get((policy.get("namespace"), policy.get("name")))
+        late = False
+        if deadline is not None and (run_time := status.get("runTime")):
+            slack = parse_duration(deadline) - parse_duration(run_time)
+            late = queued + max(slack, timedelta()) <= now
+        return (
+            (now - queued).total_seconds() < Rules().aging_s,
+            -priorities.get(status.get("priority", ""), 0),
+            not late,
+            queued,
+            int(status.get("arrival") or 0),
+            str((each["spec"].get("workload") or {}).get("uid", "")),
+        )
 
-    status, mine = placement["status"], rank(placement)
-    return sum(
-        (each.get("status") or {}).get("phase") == "Queued"
-        and each["status"].get("quota") == status.get("quota")
-        and each["metadata"].get("uid") != placement["metadata"].get("uid")
-        and rank(each) < mine
-        for each in others
-    )
+    if not _in_line(placement):
+        return None
+    mine, quota = rank(placement), placement["status"].get("quota")
+    line = [each for each in others if _in_line(each) and each["status"].get("quota") == quota]
+    return sum(rank(each) < mine for each in line)
+
+
+def _in_line(placement: Mapping[str, Any]) -> bool:
+    status = placement.get("status") or {}
+    return status.get("phase") == "Queued" and status.get("reason") != "Suspended"
 
 
 def _changed(

@@ -9,7 +9,7 @@ waited until that is tried. Nothing of that reaches those that act. Next step:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -87,6 +87,8 @@ class Prospect:
     evictions: tuple[Preempt, ...] = ()
     loans: tuple[Lend | Recall | Settle, ...] = ()
     donors: tuple[Account, ...] = ()
+    foreseen: Mapping[str, float] = field(default_factory=dict)
+    """When those for whom something is held start, where that is known."""
 
 
 def foretell(
@@ -181,6 +183,7 @@ def foretell(
         evictions=tuple(e for e in step if isinstance(e, Preempt) and e.uid not in wanted),
         loans=tuple(each for each in loans if each.uid not in wanted),
         donors=tuple(other.accounts()),
+        foreseen=forked.foreseen(),
     )
 
 

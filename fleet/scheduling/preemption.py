@@ -47,6 +47,8 @@ class NoVictims:
     why: str
     again_s: float | None = None
     """When that may change by time alone: some may go then."""
+    spared: str = ""
+    """Uid of the first that is only protected until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,9 @@ class Preemptor:
 
 def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | NoVictims:
     """The victims that `who` may start after. The book is left as it was found."""
-    candidates, later = _candidates(who, book, runs)
+    candidates, later, spared = _candidates(who, book, runs)
     if not candidates:
-        return NoVictims("nothing that runs may be evicted for it", later)
+        return NoVictims("nothing that runs may be evicted for it", later, spared)
     everywhere = _enough(who, candidates, book, placer)
     found = [everywhere] if everywhere is not None else []
     if everywhere is None or len(_members(everywhere[0])) > 1:
@@ -96,7 +98,7 @@ def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | 
             if inside and (alone := _enough(who, inside, book, placer)) is not None:
                 found.append(alone)
     if not found:
-        return NoVictims("what may be evicted for it does not make room", later)
+        return NoVictims("what may be evicted for it does not make room", later, spared)
     chosen, placed = min(
         [each for each in found if len(_members(each[0])) <= 1] or found,
         key=lambda each: (
@@ -142,8 +144,8 @@ def _pieces(item: Item) -> int:
 
 def _candidates(
     who: Preemptor, book: Book, runs: Runs
-) -> tuple[list[Candidate], float | None]:  # fmt: skip
-    """In order, and when the first that is protected now may go."""
+) -> tuple[list[Candidate], float | None, str]:  # fmt: skip
+    """In order; when the first that is protected now may go; and which that is."""
     tree = book.tree
     own = who.item.quota
     if own in tree.nodes:
@@ -153,6 +155,7 @@ def _candidates(
         below, nodes = {own}, (own,)
     found: list[Candidate] = []
     later: float | None = None
+    spared = ""
     for name in nodes:
         inside = name in below
         if (who.policy.within if inside else who.policy.reclaim) == "Never":
@@ -167,7 +170,8 @@ def _candidates(
                 continue
             until = who.protected_until(run)
             if until > who.now:
-                later = until if later is None else min(later, until)
+                if later is None or until < later:
+                    later, spared = until, run.item.uid
                 continue
             found.append(
                 Candidate(run, not inside, run.weight * (run.lost_s(who.now) + who.restart_s))
@@ -180,7 +184,7 @@ def _candidates(
             c.run.item.uid,
         )
     )  # fmt: skip
-    return found, later
+    return found, later, spared
 
 
 def _enough(

@@ -6,10 +6,12 @@ the Placement.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.nodes import ACCELERATOR_LABELS
-from fleet.scheduling.quota.book import UNLIMITED
+from fleet.scheduling.quota.book import UNLIMITED, blocked
 from fleet.scheduling.requests import is_accelerator, quantity_text
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.placer import Item
-    from fleet.scheduling.quota.book import Book, Cell
+    from fleet.scheduling.quota.book import Ask, Book, Cell
     from fleet.scheduling.quota.tree import Key
 
 REASONS: Final[Mapping[str, str]] = {
@@ -32,17 +34,37 @@ REASONS: Final[Mapping[str, str]] = {
 """The engine's word, and the Placement's."""
 
 
-def reason_of(why: Why) -> str:
+def reason_of(why: Why, item: Item | None = None, book: Book | None = None) -> str:
+    """`item` and `book` tell want of quota from quota that is kept for others."""
+    if why.reason == "Quota" and item is not None and book is not None and is_kept(item, book):
+        return REASONS["Behind"]
     return REASONS[why.reason]
 
 
+def is_kept(item: Item, book: Book) -> bool:
+    """Whether there would be quota for it, were it not collected for others."""
+    earmarks, asked = book.earmarks(), book.ask(item.quota, item.requests.items())
+    with book.as_if(without=[earmarks.pop(item.uid, ())]):
+        if blocked(asked) is None:
+            return False
+        with book.as_if(without=earmarks.values()):
+            return blocked(asked) is None
+
+
 def because(
-    why: Why, item: Item, book: Book, *, name: Callable[[str], str], victims: Sequence[str] = ()
+    why: Why,
+    item: Item,
+    book: Book,
+    *,
+    name: Callable[[str], str],
+    victims: Sequence[str] = (),
+    foreseen: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
-    """The sentence. `name` gives what a uid stands for; `victims` are what was told to go."""
+    """The sentence. `name` gives what a uid stands for; `victims` are what was told to go;
+    `foreseen` says when those for whom something is held start."""
     match why.reason:
         case "Quota":
-            return _short(why, item, book)
+            return _short(why, item, book, name, foreseen) + spared(why, name)
         case "AboveLimit":
             return _never(why, item, book)
         case "Evicting":
@@ -53,21 +75,60 @@ def because(
     return str(why)
 
 
-def _short(why: Why, item: Item, book: Book) -> str:
+def _short(
+    why: Why,
+    item: Item,
+    book: Book,
+    name: Callable[[str], str],
+    foreseen: Mapping[str, float],
+) -> str:
     key = why.key
     assert key is not None
     cell = book.cell(why.node, key)
-    in_use, reserved = cell.used - _own(item, key, cell, book), _reserved(cell, book)
-    told = [f"{_text(key, in_use - reserved)} are in use"]
+    earmarks = book.earmarks()
+    own = _counted(earmarks.pop(item.uid, ()), cell)
+    held = {uid: n for uid, ask in sorted(earmarks.items()) if (n := _counted(ask, cell))}
+    reserved = _reserved(cell, book)
+    used = cell.used - own - reserved - sum(held.values())
+    told = [f"{_text(key, used)} are in use"]
+    told += [
+        f"{_text(key, amount)} kept for {name(uid)}" + _until(foreseen.get(uid))
+        for uid, amount in held.items()
+    ]
     if reserved:
         told.append(f"{_text(key, reserved)} in the failover reserve")
     if kept := _kept(cell):
         told.append(f"{_text(key, kept)} kept for those below it that lend no more")
-    return (
+    head = (
         f"quota {item.quota}: it asks for {_asked(item, key)} {key}, and of the "
         f"{_text(key, cell.limit)} that {_node(why.node, item.quota)} may use "
-        f"{_listed(told)}; it starts when {_text(key, why.short)} more are given back"
+        f"{_listed(told)}"
     )
+    if is_kept(item, book):
+        return f"{head}; what is kept goes first to those it is kept for"
+    return f"{head}; it starts when {_text(key, why.short)} more are given back"
+
+
+def _until(at_s: float | None) -> str:
+    return "" if at_s is None else f" until about {_moment(at_s)}"
+
+
+def spared(why: Why, name: Callable[[str], str]) -> str:
+    """Who may be ended for it, though not yet."""
+    if why.spared_s is None:
+        return ""
+    return (
+        f"; {name(why.spared)} may be ended for it from {_moment(why.spared_s)}; until then it is "
+        "spared (minRunTime, or an eviction before)"
+    )
+
+
+def _moment(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _counted(asked: Ask, cell: Cell) -> int:
+    return sum(amount for path, amount in asked if cell in path)
 
 
 def _reserved(cell: Cell, book: Book) -> int:
@@ -91,15 +152,6 @@ def _kept(cell: Cell) -> int:
 def _listed(told: Sequence[str]) -> str:
     *first, last = told
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _own(item: Item, key: Key, cell: Cell, book: Book) -> int:
-    """What is held for it already counts as used."""
-    charge = book.charges.get(item.uid)
-    if charge is None:
-        return 0
-    held = book.ask(charge.node, charge.amounts)
-    return sum(amount for path, amount in held if cell in path)
 
 
 def _never(why: Why, item: Item, book: Book) -> str:

@@ -267,6 +267,8 @@ class Turn:
                 if told is not None:
                     self.out.append(told)
                     return self._park(line, Why("Evicting", starts_s=mark.starts_s))
+                if mark.spared is not None:
+                    why = replace(why, spared=mark.spared[0], spared_s=mark.spared[1])
         if not item.queues and not for_room:
             return self._no(line, why)
         return self._park(line, why)

@@ -33,6 +33,7 @@ _AFTER: Final = 0.001
 def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preempt | None:
     """Evict for the gang of an earmark whose start was foreseen, where that is right."""
     item, rules = mark.item, state.rules
+    mark.spared = None
     failed, not_before = state.failed.get(item.uid, (0, 0.0))
     if now < not_before or not item.preempts:
         return None
@@ -70,6 +71,8 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
             state.placer.take(item.uid, kept)
         if found.again_s is not None and found.again_s > now:
             state.wake_at(found.again_s, item.quota)
+            if found.spared and state.runs.by_uid[found.spared].started_s < now:
+                mark.spared = found.spared, found.again_s
         return None
     _evict(state, root, mark, found, now + rules.earmark_s * 2**failed)
     if found.reclaimed and policy.max_reclaim_per_minute is not None:

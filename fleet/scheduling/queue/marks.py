@@ -33,7 +33,7 @@ Order = tuple[int, bool, int, int, str]
 class Mark:
     __slots__ = (
         "again_s", "asked", "collects", "expires_s", "foreseen", "full", "held", "item", "order",
-        "placed", "since_s", "starts_s", "victims",
+        "placed", "since_s", "spared", "starts_s", "victims",
     )  # fmt: skip
 
     def __init__(self, item: Item, asked: Ask, order: Order, since_s: float) -> None:
@@ -49,6 +49,8 @@ class Mark:
         """When it would start by itself, as far as it is known."""
         self.foreseen = False
         """Whether that was looked for: only the first few are."""
+        self.spared: tuple[str, float] | None = None
+        """Who may be ended for it, though not yet, and from when."""
         self.victims: set[str] = set()
         """Those that were told to go for it and have not ended."""
         self.placed: Placed | None = None

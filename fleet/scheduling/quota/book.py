@@ -13,6 +13,7 @@ Next step: `report` makes lines of it, `fleet.scheduling.engine` decides by it.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -135,6 +136,7 @@ class Book:
         self.lent: dict[tuple[str, Key], int] = {}
         """What is on loan of nodes that lend by loans only."""
         self._asks: dict[str, Ask] = {}
+        self._earmarks: dict[str, None] = {}
         self._paths: dict[tuple[str, Key], Path] = {}
         self._cells: dict[tuple[str, Key], Cell] = {}
         self._of: dict[str, tuple[Cell, ...]] = {}
@@ -219,6 +221,22 @@ class Book:
         """What a charge counts for."""
         return self._asks[uid]
 
+    def earmarks(self) -> dict[str, Ask]:
+        """What is held for work that has not started, by uid."""
+        return {uid: asked for uid in self._earmarks if (asked := self._asks[uid])}
+
+    @contextmanager
+    def as_if(self, without: Iterable[Ask]) -> Iterator[None]:
+        """The sums without some of what they count."""
+        left = list(without)
+        for asked in left:
+            apply(asked, -1)
+        try:
+            yield
+        finally:
+            for asked in reversed(left):
+                apply(asked)
+
     def overcommitted(self) -> dict[tuple[str, Key], int]:
         """By how much nodes are above their limits, which only admits less, ends nothing."""
         return {
@@ -282,6 +300,7 @@ class Book:
         held = tuple((path[0].key, amount) for path, amount in holding)
         self.charges[item.uid] = Charge(item.uid, item.generation, item.quota, held, earmark=True)
         self._asks[item.uid] = holding
+        self._earmarks[item.uid] = None
 
     def release(self, uid: str, *, generation: int | None = None) -> bool:
         """False if there is no charge, or a newer one than was meant."""
@@ -385,6 +404,8 @@ class Book:
             asked = self.ask(charge.node, charge.amounts)
         self.charges[uid] = charge
         self._asks[uid] = asked
+        if charge.earmark:
+            self._earmarks[uid] = None
         if charge.node not in self.tree.nodes:
             self.outside.add(uid)
         apply(asked)
@@ -392,6 +413,7 @@ class Book:
     def _drop(self, uid: str) -> None:
         del self.charges[uid]
         self.outside.discard(uid)
+        self._earmarks.pop(uid, None)
         apply(self._asks.pop(uid), -1)
 
     def _lose(self, charge: Charge, shard: str) -> None:

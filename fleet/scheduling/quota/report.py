@@ -3,7 +3,8 @@
 What is borrowed is taken first out of the pool that a node has beyond its children's guaranteed
 amounts, then out of what the children leave idle and lend, in proportion to it (largest remainder,
 then name). So at every node: what its children borrowed and what it lends itself is what its pool
-and its children gave, plus what it borrowed.
+and its children gave, plus what it borrowed. What is only held for work that has not started is
+neither borrowed nor lent; nobody else may borrow it either.
 """
 
 from __future__ import annotations
@@ -57,7 +58,12 @@ def lines(book: Book, waiting: Iterable[tuple[str, Mapping[Key, int]]] = ()) -> 
     asked, gangs = _waiting(book, waiting)
     earmarked = _sums(book, (charge for charge in book.charges.values() if charge.earmark))
     unmanaged = _sums(book, book.unmanaged.values())
-    lent = {key: amount for root in tree.children.get("", ()) for key, amount in _lent(book, root)}
+    held = _lent_by(book)
+    with book.as_if(without=book.earmarks().values()):
+        lent = _lent_by(book)
+        borrowed = {
+            (name, cell.key): max(0, -cell.free) for name in tree.nodes for cell in book.cells(name)
+        }
     reserved: Counter[tuple[str, Key]] = Counter()
     lost: Counter[tuple[str, Key]] = Counter()
     for name in tree.nodes:
@@ -79,9 +85,9 @@ def lines(book: Book, waiting: Iterable[tuple[str, Mapping[Key, int]]] = ()) -> 
                     guaranteed=cell.guaranteed,
                     limit=None if cell.limit >= UNLIMITED else cell.limit,
                     used=cell.used - reserved[where],
-                    borrowed=max(0, -cell.free),
+                    borrowed=borrowed[where],
                     lent=lent.get(where, 0),
-                    idle=_idle(cell.subtree, cell.local, cell.flow) - lent.get(where, 0),
+                    idle=_idle(cell.subtree, cell.local, cell.flow) - held.get(where, 0),
                     earmarked=earmarked[where],
                     reserved=reserved[where],
                     lost=lost[where],
@@ -92,6 +98,11 @@ def lines(book: Book, waiting: Iterable[tuple[str, Mapping[Key, int]]] = ()) -> 
                 )
             )
     return found
+
+
+def _lent_by(book: Book) -> dict[tuple[str, Key], int]:
+    roots = book.tree.children.get("", ())
+    return {key: amount for root in roots for key, amount in _lent(book, root)}
 
 
 def _idle(subtree: int, local: int, flow: int) -> int:

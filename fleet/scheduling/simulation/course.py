@@ -476,8 +476,9 @@ class _Course:
         refusal = self._members.placer.refusals.get(item.uid)
         if refusal is not None and why.reason in ("Capacity", "NoSuchCapacity"):
             return refusal.reason or reason_of(why), refusal.message
-        message = because(why, item, self._engine.book, name=self._name)
-        return reason_of(why), message
+        book, foreseen = self._engine.book, self._engine.foreseen()
+        message = because(why, item, book, name=self._name, foreseen=foreseen)
+        return reason_of(why, item, book), message
 
     def _name(self, uid: str) -> str:
         job = self._jobs.get(uid)

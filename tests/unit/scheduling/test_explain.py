@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet.scheduling.explain import explained
+from fleet.scheduling.explain import ahead_of, explained
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.planner import Fleet, decide
 from policies.placement import Placement
@@ -332,3 +332,51 @@ def test_what_gave_its_loan_back_says_by_which_policy_and_why():
     told = {"kind": "LendingPolicy", "namespace": "", "name": "night", "uid": "", "why": why}
     lines = of_status(phase="Queued", loan=LOAN, preemptedFor=told)
     assert lines[1:] == [f"  ended by LendingPolicy night: {why}; its restart budget is untouched"]
+
+
+NOW = datetime(2026, 3, 1, 15, 0, tzinfo=UTC)
+
+
+def waits(name, queued="14:59:00", arrival=0, policy="plain", **status):
+    return {
+        "metadata": {"name": f"job-{name}"},
+        "spec": {
+            "workload": {"uid": f"uid-{name}"},
+            "policy": {"namespace": "research", "name": policy},
+        },
+        "status": {
+            "phase": "Queued",
+            "quota": "nlp",
+            "queuedAt": f"2026-03-01T{queued}Z",
+            "arrival": arrival,
+            **status,
+        },
+    }
+
+
+def line_up(*placements):
+    """How many come before each."""
+    due = {
+        "metadata": {"namespace": "research", "name": "due"},
+        "spec": {"objective": {"deadline": "1h"}},
+    }
+    return [ahead_of(each, placements, {"high": 1000}, [due], now=NOW) for each in placements]
+
+
+def test_within_a_second_one_alone_is_first_of_its_quota():
+    assert line_up(waits("a", arrival=12), waits("b", arrival=10), waits("c", arrival=11)) == [
+        2, 0, 1,
+    ]  # fmt: skip
+
+
+def test_what_is_suspended_is_in_no_line():
+    held = waits("a", "14:00:00", reason="Suspended")
+    assert line_up(held, waits("b"), waits("c", phase="Running")) == [None, 0, None]
+
+
+def test_the_line_is_the_engines_age_then_priority_then_deadlines():
+    aged = waits("aged", "09:00:00")
+    high = waits("high", "14:59:30", priority="high")
+    due = waits("due", "14:59:30", policy="due", runTime="1h")
+    in_time = waits("in-time", "14:59:20", policy="due", runTime="10m")
+    assert line_up(waits("a"), in_time, due, high, aged) == [3, 4, 2, 1, 0]

@@ -394,3 +394,19 @@ def test_what_a_node_keeps_to_itself_is_always_there(tree: Tree, data: st.DataOb
     kept = book.cell(keeper, GPU).local - reserved
     if kept > 0:
         assert admits(book, keeper, kept)
+
+
+def test_what_is_held_for_work_that_has_not_started_is_not_borrowed_and_not_to_be_had() -> None:
+    book = research()
+    book.charge("runs", 1, "nlp", {GPU: 24})
+    book.charge("waits", 1, "nlp", {GPU: 12}, earmark=True)
+    nlp, cv, serving = of(book, "nlp"), of(book, "cv"), of(book, "serving")
+    assert (nlp.used - nlp.earmarked, nlp.borrowed) == (24, 0)
+    assert (cv.lent, serving.lent) == (0, 0)
+    assert cv.idle + serving.idle == 16 + 24 - 12
+    assert book.verify() == []
+    book.charge("waits", 1, "nlp", {GPU: 12})
+    nlp, cv, serving = of(book, "nlp"), of(book, "cv"), of(book, "serving")
+    assert (nlp.used - nlp.earmarked, nlp.borrowed) == (36, 12)
+    assert cv.lent + serving.lent == 12
+    assert not book.earmarks()

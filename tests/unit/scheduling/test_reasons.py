@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from fleet.scheduling.decisions import Wait
+from fleet.scheduling.decisions import Preempt, Wait
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.placer import Anywhere, Item
-from fleet.scheduling.quota.tree import Key, Node, Share, Tree
-from fleet.scheduling.reasons import because
+from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
+from fleet.scheduling.reasons import because, reason_of
 
 GPU = Key("nvidia.com/gpu", "h200")
 
 
-def item(uid, quota, amount, sequence):
-    return Item(uid, quota, priority=0, sequence=sequence, requests={GPU: amount}, shape=uid)
+def item(uid, quota, amount, sequence, **more):
+    return Item(
+        uid, quota, priority=0, sequence=sequence, requests={GPU: amount}, shape=uid, **more
+    )
 
 
 def told(nodes, *items):
@@ -54,3 +56,67 @@ def test_pods_that_name_no_kind_are_told_how_to():
         "quota team counts nvidia.com/gpu of kind h200, and the pods ask for no kind: add a node "
         "selector for fleet.dev/accelerator or nvidia.com/gpu.product, whichever the nodes carry"
     )
+
+
+def answers(engine):
+    """What each that waits is told, and the reason, by uid."""
+    book, foreseen = engine.book, engine.foreseen()
+    return {
+        each.uid: (
+            reason_of(why, each, book),
+            because(why, each, book, name=lambda uid: f"job solo/{uid}", foreseen=foreseen),
+        )
+        for each, why in engine.waiting()
+    }
+
+
+def test_what_is_kept_for_others_is_not_in_use():
+    engine = Engine(Tree.of([Node("team", shares={GPU: Share(guaranteed=64)})]), Anywhere())
+    engine.submit(item("first", "team", 48, 1, run_time_s=60.0), 0.0)
+    engine.submit(item("big", "team", 32, 2), 0.0)
+    engine.submit(item("small", "team", 8, 3), 0.0)
+    engine.step(0.0)
+    told = answers(engine)
+    assert told["big"] == (
+        "QuotaExceeded",
+        "quota team: it asks for 32 nvidia.com/gpu (h200), and of the 64 that it may use 48 are in "
+        "use; it starts when 16 more are given back",
+    )
+    assert told["small"] == (
+        "RoomKept",
+        "quota team: it asks for 8 nvidia.com/gpu (h200), and of the 64 that it may use 48 are in "
+        "use and 16 kept for job solo/big until about 1970-01-01T00:01:00Z; what is kept goes "
+        "first to those it is kept for",
+    )
+    (line,) = engine.report()
+    assert (line.used - line.earmarked, line.borrowed) == (48, 0)
+
+
+def test_who_asks_for_more_than_is_kept_is_short_of_quota_all_the_same():
+    engine = Engine(Tree.of([Node("team", shares={GPU: Share(guaranteed=64)})]), Anywhere())
+    for each in (("first", 48), ("big", 32), ("other", 20)):
+        engine.submit(item(each[0], "team", each[1], 64 - each[1]), 0.0)
+        engine.step(0.0)
+    reason, words = answers(engine)["other"]
+    assert reason == "QuotaExceeded"
+    assert "48 are in use and 16 kept for job solo/big; it starts when 20 more" in words
+
+
+def test_what_may_be_ended_for_it_later_is_told_with_when():
+    company = Node("company", shares={GPU: Share(guaranteed=16)})
+    research = Node("research", "company", {GPU: Share(guaranteed=0)})
+    spares = Preemption(min_run_time_s=10)
+    lab = Node("lab", "research", {GPU: Share(guaranteed=0)}, preemption=spares)
+    cv = Node("cv", "company", {GPU: Share(guaranteed=16)}, preemption=Preemption(reclaim="Any"))
+    engine = Engine(Tree.of([company, research, lab, cv]), Anywhere())
+    engine.submit(item("sweep", "lab", 4, 1), 0.0)
+    engine.step(0.0)
+    engine.submit(item("train", "cv", 16, 2), 2.0)
+    engine.step(2.0)
+    _, words = answers(engine)["train"]
+    assert words.endswith(
+        "; it starts when 4 more are given back; job solo/sweep may be ended for it from "
+        "1970-01-01T00:00:10Z; until then it is spared (minRunTime, or an eviction before)"
+    )
+    decided = engine.step(10.0)
+    assert [e.victims for e in decided if isinstance(e, Preempt)] == [("sweep",)]
