@@ -199,8 +199,7 @@ def _answer(found: Plan | Refusal | Why | Invalid | None) -> Seat | NoSeat:
             told = f"{shard.cluster} has room for all of it ({shard.pods} pods{tier})"
             return Seat(shard.cluster, told, _shut(found.verdicts))
         case Refusal():
-            reason = found.reason or ("Impossible" if found.impossible else "NoRoom")
-            return NoSeat(reason, found.message, _shut(found.verdicts), found.retry_after_s)
+            return NoSeat(found.word, found.message, _shut(found.verdicts), found.retry_after_s)
         case Invalid():
             return NoSeat("Invalid", found.message)
         case None:

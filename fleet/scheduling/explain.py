@@ -10,9 +10,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet.scheduling.queue.rules import Rules
-from policies.scalars import parse_duration
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -30,7 +27,14 @@ _SINCE: Final = {
 }
 _NEVER: Final = "9999-12-31T00:00:00Z"
 _OVER: Final = frozenset({"Succeeded", "Failed", "Evicted", "Lost"})
-_UNUSED: Final = {"TooSmall": "too small", "NetworkTooSmall": "too small", "TooDear": "too dear"}
+_UNUSED: Final = {
+    "BudgetSpent": "over budget",
+    "NetworkTooSmall": "too small",
+    "OtherCurrency": "not payable",
+    "PriceUnknown": "no price",
+    "TooDear": "too dear",
+    "TooSmall": "too small",
+}
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -128,6 +132,9 @@ def ahead_of(
 
     `priorities` are the values of priority classes, by name; `policies` are PlacementPolicies.
     """
+    from fleet.scheduling.queue.rules import Rules
+    from policies.scalars import parse_duration
+
     deadlines = {
         (each["metadata"]["namespace"], each["metadata"]["name"]): deadline
         for each in policies

@@ -112,3 +112,10 @@ class Refusal:
     """What is in its way, where that is no want of room."""
     final: bool = False
     """Whether it is not to wait."""
+    awaits: str = ""
+    """What it waits for, where there would be room: another tier, other prices."""
+
+    @property
+    def word(self) -> str:
+        """Why, in one word for programs."""
+        return self.reason or ("Impossible" if self.impossible else self.awaits or "NoRoom")

@@ -309,7 +309,7 @@ def counted_in(decided: Decided, quota: str, now: datetime) -> Object:
     elif decision.reason:
         told = "False", decision.reason, decision.message
     else:
-        told = "False", "NoRoom", "what has no room holds no quota"
+        told = "False", decision.awaits or "NoRoom", "what has no room holds no quota"
     conditions = with_condition(
         status.get("conditions") or (),
         type=COUNTED, status=told[0], reason=told[1], message=told[2], now=now,

@@ -223,9 +223,7 @@ def _shard(shard: Shard, noted: Mapping[str, Any] | None) -> Object:
 
 
 def _reason(decision: Refusal | Held) -> str:
-    if isinstance(decision, Held):
-        return decision.reason
-    return decision.reason or ("Impossible" if decision.impossible else "NoRoom")
+    return decision.reason if isinstance(decision, Held) else decision.word
 
 
 def _verdicts(decision: Plan | Refusal | Held, before: Mapping[str, Any]) -> list[Object]:

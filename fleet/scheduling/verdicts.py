@@ -219,7 +219,23 @@ def refusal(question: Question, judged: Sequence[Judged]) -> Refusal:
         impossible=impossible,
         reason="TooDear" if final else "",
         final=final,
+        awaits=_awaits(question, first, dear),
     )
+
+
+def _awaits(question: Question, first: Judged, dear: Answer | None) -> str:
+    """What stands between it and the room there is; "" where there is none."""
+    if not question.payable:
+        return "OtherCurrency"
+    if dear is not None:
+        return "TooDear"
+    there: dict[str, list[int | None]] = {}
+    for each in first.candidates:
+        if each.reason in ("", "TierNotYet"):
+            there.setdefault(each.domain, []).append(each.pods)
+    late = any(each.reason == "TierNotYet" for each in first.candidates)
+    fits = any(_at_best(pods, question.span) >= first.ranks.count for pods in there.values())
+    return "TierNotYet" if late and fits else ""
 
 
 def _left(

@@ -475,7 +475,7 @@ class _Course:
     def _told(self, item: Item, why: Why) -> tuple[str, str]:
         refusal = self._members.placer.refusals.get(item.uid)
         if refusal is not None and why.reason in ("Capacity", "NoSuchCapacity"):
-            return refusal.reason or reason_of(why), refusal.message
+            return refusal.word, refusal.message
         book, foreseen = self._engine.book, self._engine.foreseen()
         message = because(why, item, book, name=self._name, foreseen=foreseen)
         return reason_of(why, item, book), message

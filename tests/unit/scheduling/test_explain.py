@@ -380,3 +380,16 @@ def test_the_line_is_the_engines_age_then_priority_then_deadlines():
     due = waits("due", "14:59:30", policy="due", runTime="1h")
     in_time = waits("in-time", "14:59:20", policy="due", runTime="10m")
     assert line_up(waits("a"), in_time, due, high, aged) == [3, 4, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("OtherCurrency", "not payable"),
+        ("BudgetSpent", "over budget"),
+        ("PriceUnknown", "no price"),
+    ],
+)
+def test_what_was_refused_for_its_price_is_not_called_needless(reason, told):
+    (line,) = others([verdict("d", reason, verdict="Unused")], None, placed=False)
+    assert told in line

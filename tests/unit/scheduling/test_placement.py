@@ -105,7 +105,9 @@ def test_the_second_tier_waits_its_time_and_says_when(build, fleet):
     demand = build.demand(9, {"mode": "Split", "clusters": {"tiers": tiers}})
     refusal = ask(demand, fleet, waited_s=60.0)
     assert isinstance(refusal, Refusal)
-    assert refusal.retry_after_s == 540.0
+    assert (refusal.retry_after_s, refusal.word) == (540.0, "TierNotYet")
+    full = [build.cluster("idc-a", 4, provider="own")]
+    assert ask(demand, full).word == "Impossible", "no tier has room"
     assert refusal.message == (
         "roce-1 has 6 free, needs 9 (cloud-c has 64, tier 2 is tried after 10m in the one before); "
         "the next tier is tried in 540 s"
@@ -235,6 +237,7 @@ def test_the_ceiling_is_a_bound_and_the_refusal_says_what_it_would_cost(build):
     refusal = ask(build.demand(6, spec), fleet, prices=prices)
     assert isinstance(refusal, Refusal)
     assert refusal.message == "would cost 11.4 USD/h at least, the policy allows 10 USD/h"
+    assert (refusal.word, refusal.final) == ("TooDear", False)
     assert not refusal.impossible
     (verdict,) = refusal.verdicts
     assert (verdict.reason, verdict.message) == (
@@ -308,6 +311,7 @@ def test_prices_of_another_currency_than_the_ceiling_are_not_guessed(build):
     assert refusal.message == (
         "the policy's ceiling is in USD, the prices are in EUR: they cannot be compared"
     )
+    assert refusal.word == "OtherCurrency"
     assert reasons(refusal) == {"east": "OtherCurrency"}
 
 
