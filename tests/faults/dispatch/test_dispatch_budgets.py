@@ -149,7 +149,7 @@ async def test_work_runs_with_a_warning_where_the_budget_says_so(shop):
     await shop.policy("0.4 USD", "Warn")
     await run(shop, "dear")
     await shop.until(lambda: shop.record("dear").shards)
-    assert "above the budget of policy payments/all" in status_of(shop, "dear")["message"]
+    assert "above the budget of policy payments/all" in status_of(shop, "dear")["overBudget"]
     await shop.until(lambda: shop.record("dear").phase == "Running")
 
 
