@@ -108,6 +108,8 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
         yield from _lines(item)
         if "exact" in item:
             yield f"  {_exactly(item['exact'])}"
+    for each in answer.get("starts", ()):
+        yield f"{each}, which waits: would start"
     for each in answer.get("evictions", ()):
         gone = ", ".join(each["evicts"])
         yield f"{each['workload']}, which waits: {gone} would be told to end for it"
@@ -121,9 +123,11 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
             f"quota {each['quota']}: would be {each['by']} {each['name']}{kind} above its limit; "
             "nothing would be ended for that, and nothing more would start"
         )
-    acts = any(answer.get(each) for each in ("items", "overcommitted", "evictions", "loans"))
+    acts = any(
+        answer.get(each) for each in ("items", "overcommitted", "starts", "evictions", "loans")
+    )
     if not (acts or donors):
-        yield "Nothing that runs would be touched."
+        yield "Nothing that runs would be touched, and nothing that waits would start."
 
 
 def _loan(told: Object) -> str:

@@ -24,7 +24,7 @@ from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 from policies.quota_tree import claims_of, specs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from fleet.kube.resources import Resource
@@ -92,12 +92,18 @@ class Bills:
                 f"Placement, cannot be read ({error}); mend it, or delete that ConfigMap"
             ) from error
 
-    def ceilings(self, claims: Claims) -> Ceilings:
-        """What was spent this month and is to come, and what may be. Nothing is read where nobody
-        has a budget."""
-        specs = specs_of(self._all(FLEET_QUOTA.resource))
+    def ceilings(self, claims: Claims, rules: Sequence[Object] = ()) -> Ceilings:
+        """What was spent this month and is to come, and what may be, with `rules` as given. Nothing
+        is read where nobody has a budget."""
+        kinds = {
+            kind.name: [each for each in rules if each["kind"] == kind.name]
+            for kind in (FLEET_QUOTA, PLACEMENT_POLICY)
+        }
+        quotas = [*self._all(FLEET_QUOTA.resource), *kinds[FLEET_QUOTA.name]]
+        specs = specs_of(quotas)  # of two of one name the last
         budgets = {name: spec.budget for name, spec in specs.items() if spec.budget is not None}
-        policies = (policy_of(each).spec for each in self._all(PLACEMENT_POLICY.resource))
+        stored = self._all(PLACEMENT_POLICY.resource)
+        policies = (policy_of(each).spec for each in (*stored, *kinds[PLACEMENT_POLICY.name]))
         if not budgets and not any(each.objective.budget for each in policies):
             return NO_CEILINGS
         now = self._now()

@@ -92,11 +92,12 @@ class Placing:
         lease_s: float,
         rules: Rules | None = None,
         extensions: Extensions = NONE,
-        ceilings: Callable[[Claims], Ceilings] = lambda claims: NO_CEILINGS,
+        ceilings: Callable[[Claims, Sequence[Object]], Ceilings] = lambda *given: NO_CEILINGS,
     ) -> None:
         """`clock` is the one that the books date capacity with; `lease_s` is the lease of
         workloads whose policy says nothing else; `extensions` have a say in every decision;
-        `ceilings` says what may be spent, by which quota counts which namespace."""
+        `ceilings` says what may be spent, by which quota counts which namespace, with rules
+        as they would be."""
         self._store = store
         self._books = books
         self._now = now
@@ -229,10 +230,15 @@ class Placing:
                 namespace = found.asked.demand.workload.namespace
                 item = replace(found.item, quota=claims.quota.get(namespace, ""))
                 wanted[found.uid] = Wanted(found.asked, found.wish, item)
+        picture = replace(self._picture(fleet, now, wanted), ceilings=self._ceilings(claims, rules))
+        waiting = [
+            self._read_again(each, fleet, now) if policies else each
+            for each in self._asking.values()
+        ]
         prospect = foretell(
             self.desk,
-            self._picture(fleet, now, wanted),
-            {uid: (each.asked, each.wish) for uid, each in self._asking.items()},
+            picture,
+            {each.uid: (each.asked, each.wish) for each in waiting},
             wanted,
             tree=tree_of(quotas.values()),
             terms=lending.terms_in(self._store, instead=rules),
@@ -401,9 +407,16 @@ class Placing:
             now,
             self._clock(),
             self._books.taken_by,
-            self._ceilings(self.claims),
+            self._ceilings(self.claims, ()),
             lending.occupancy(self.desk, self._books, self.claims, there),
         )
+
+    def _read_again(self, each: _Asked, fleet: Fleet, now: datetime) -> _Asked:
+        """What waits, under other policies; as it was read where they do not suit it."""
+        try:
+            return self._asked(each.question, fleet, now) or each
+        except Invalid:
+            return each
 
     def _asked(
         self,

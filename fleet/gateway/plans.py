@@ -318,6 +318,7 @@ def _answer(outlook: Outlook, items: list[Object]) -> Object:
             }
             for node, key, by in outlook.prospect.over
         ],
+        "starts": [outlook.name(each.uid) for each in outlook.prospect.starts],
         "evictions": [
             {"workload": outlook.name(each.uid), "evicts": [*map(outlook.name, each.victims)]}
             for each in outlook.prospect.evictions

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.standing import Wish
 
 _A_BIT_S: Final = 0.001
+_OF_A_BUDGET: Final = frozenset({"BudgetSpent", "PriceUnknown", "OtherCurrency"})
 ADVISED: Final = 5
 
 Verdict = Literal["Starts", "Evicts", "Waits", "Refused", "Runs"]
@@ -78,12 +79,14 @@ class Foretold:
 @dataclass(frozen=True, slots=True)
 class Prospect:
     """All of it, and the accounts as they would be: `over` is what would be above a limit then and
-    is not now. `evictions` is what would be ended for others that wait; `loans` what would be lent
-    to others, called back, and covered; `donors` what each would keep and could lend."""
+    is not now. `starts` are others that wait and would start, `evictions` what would be ended for
+    such; `loans` what would be lent to others, called back, and covered; `donors` what each would
+    keep and could lend."""
 
     told: tuple[Foretold, ...]
     over: tuple[tuple[str, Key, int], ...]
     book: Book
+    starts: tuple[Admit, ...] = ()
     evictions: tuple[Preempt, ...] = ()
     loans: tuple[Lend | Recall | Settle, ...] = ()
     donors: tuple[Account, ...] = ()
@@ -162,8 +165,13 @@ def foretell(
                 victims=best.victims if isinstance(best, Preempt) else (),
             )
             after_s, refusal = 0.0, found.refusal if advised <= ADVISED else None
-            while refusal is not None and refusal.retry_after_s is not None and not found.later:
-                # As it will be seen once a later tier is tried: as one that has waited for it.
+            for _ in each.asked.policy.spec.clusters.tiers:
+                # As it will be seen once a later tier is tried: as one that has waited for it. For
+                # a budget nobody has waited before its month is over.
+                if refusal is None or refusal.retry_after_s is None or found.later:
+                    break
+                if refusal.reason in _OF_A_BUDGET:
+                    break
                 after_s += refusal.retry_after_s
                 queued_at = each.asked.queued_at - timedelta(seconds=after_s + _A_BIT_S)
                 patient, later_rooms = fork({uid: replace(each.asked, queued_at=queued_at)})
@@ -180,6 +188,7 @@ def foretell(
         tuple(told),
         over,
         forked.book,
+        starts=tuple(e for e in step if isinstance(e, Admit) and e.uid not in wanted),
         evictions=tuple(e for e in step if isinstance(e, Preempt) and e.uid not in wanted),
         loans=tuple(each for each in loans if each.uid not in wanted),
         donors=tuple(other.accounts()),

@@ -61,7 +61,7 @@ async def shop(fleet):
     """A member with a node for eight pods that costs 4 an hour."""
     fleet.decides = lambda: Placing(
         fleet.store, Books(fleet), now=fleet.clock.datetime, clock=lambda: 0.0, lease_s=15.0,
-        ceilings=lambda claims: fleet.bills.ceilings(claims),
+        ceilings=lambda *given: fleet.bills.ceilings(*given),
     )  # fmt: skip
     await fleet.restart()
     await fleet.join("east", room=8)

@@ -194,6 +194,7 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
             {"kind": "Job", "name": "old", "verdict": "Ended", "message": "has ended"},
             {"kind": "Job", "name": "off", "verdict": "Suspended", "message": "it is suspended"},
         ],
+        "starts": ["job cv/next"],
         "evictions": [{"workload": "job nlp/old", "evicts": ["job cv/a", "job cv/b"]}],
         "overcommitted": [{"quota": "nlp", "name": "gpu", "accelerator": "h200", "by": "2"}],
     }  # fmt: skip
@@ -219,6 +220,7 @@ def test_what_would_become_of_a_file(gateway: dict[str, Any], tmp_path: Path) ->
     assert lines[at + 1] == "  in 5s, if nothing else changes, it would be refused:"
     assert lines[at + 2] == "    24 of 32 are free."
     assert "web: runs already; fleet explain pod/web says where" in lines
+    assert "job cv/next, which waits: would start" in lines
     assert "job nlp/old, which waits: job cv/a, job cv/b would be told to end for it" in lines
     assert "old: has ended; nothing would be decided about it" in lines
     assert "off: would wait: it is suspended" in lines

@@ -10,6 +10,7 @@ import pytest
 
 from fleet.dispatch.planning import Answer, Answered, Evict, Question, Refused
 from fleet.errors import Invalid
+from fleet.gateway.bills import Bills
 from fleet.gateway.placing import Placing
 from fleet.gateway.quotas import Quotas
 from fleet.kube import builtin
@@ -680,6 +681,46 @@ async def test_a_changed_quota_is_tried_before_it_acts(teams):
     for rules, verdict in (((), "Waits"), ((wide,), "Starts")):
         (told,) = asks.foretell([wanted(job("a", ranks=4))], rules).prospect.told
         assert told.verdict == verdict
+
+
+@pytest.mark.parametrize("owner", ["quota", "policy"])
+async def test_a_raised_budget_says_what_would_start_that_waits(teams, owner):
+    offer = {"cluster": "east", "perHour": "4", "asOf": "2026-11-29T00:00:00Z"}
+    book = {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PriceBook",
+        "metadata": {"name": "book", "uid": "b"},
+        "spec": {"currency": "USD", "maxAge": "24h", "offers": [offer]},
+    }
+    await teams.create(PRICE_BOOK.resource, book)
+    bills = Bills(teams, now=lambda: NOW, uid=lambda: "u")
+
+    def allowing(amount: str) -> dict[str, Any]:
+        budget = {"perMonth": f"{amount} USD", "whenSpent": "Queue"}
+        if owner == "policy":
+            return policy(mode="One", objective={"budget": budget})
+        obj = teams.get(FLEET_QUOTA.resource, "", "payments").parse()
+        return {**obj, "spec": {**obj["spec"], "budget": budget}}
+
+    if owner == "policy":
+        await teams.create(PLACEMENT_POLICY.resource, allowing("1"))
+    else:
+        present = teams.get(FLEET_QUOTA.resource, "", "payments")
+        obj = allowing("1")
+        await teams.update(FLEET_QUOTA.resource, obj, expected=present.revision)
+    asks = Placing(
+        teams, Books(east=8), now=lambda: NOW, clock=lambda: 0.0, lease_s=15.0,
+        ceilings=bills.ceilings,
+    )  # fmt: skip
+    (answered,) = [step async for step in asks.round([await submit(teams, job("a", ranks=2))])]
+    assert "above the budget" in answered.answer.status["message"]
+    assert asks.foretell([], []).prospect.starts == ()
+    assert asks.foretell([], [allowing("2")]).prospect.starts == ()
+    outlook = asks.foretell([], [allowing("900000")])
+    assert [outlook.name(each.uid) for each in outlook.prospect.starts] == ["job payments/a"]
+    assert [item.uid for item, _ in asks.engine.waiting()] == ["uid-a"]
+    (told,) = asks.foretell([wanted(job("b", ranks=2))], [allowing("2")]).prospect.told
+    assert told.verdict == "Waits"
 
 
 async def test_a_changed_quota_says_what_it_would_end_for_work_that_waits(teams):
