@@ -240,7 +240,7 @@ class Engine:
         state = self._state
         out: list[Decision] = []
         adopted, self._adopted = self._adopted, {}
-        evicting.resume(state, adopted, now)
+        self._adopted = evicting.resume(state, adopted, now)
         earmarked, self._earmarked = self._earmarked, {}
         holding.resume(state, earmarked, now)
         evicting.expire(state, now)

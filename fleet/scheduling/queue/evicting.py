@@ -117,21 +117,36 @@ def expire(state: State, now: float) -> None:
                 state.stir_capacity()
 
 
-def resume(state: State, adopted: Mapping[str, Iterable[str]], now: float) -> None:
-    """Earmarks of those for whom something was leaving already when the state was made anew."""
+def resume(state: State, adopted: Mapping[str, Iterable[str]], now: float) -> dict[str, set[str]]:
+    """Earmarks of those for whom something was leaving already when the state was made anew.
+
+    Returns those, with what is leaving, whose time is still to come: they did not ask yet, or of
+    the members that they go to nothing is known yet.
+    """
+    later = {}
     for uid, victims in sorted(adopted.items()):
+        left = tuple(sorted({*victims} & state.runs.by_uid.keys()))
         line = state.lines.of.get(uid)
         if line is None:
+            if left and uid not in state.runs.by_uid:
+                later[uid] = {*left}
             continue
-        left = tuple(sorted({*victims} & state.runs.by_uid.keys()))
+        present = state.root(line.node).marks.by_uid.get(uid)
+        if present is not None and present.preempts:
+            continue
         item = line.items[uid]
         placed = state.placer.place(item, without=left)
         if isinstance(placed, Placed):
             mark = Mark(item, line.asked, (0, *state.in_node(line, now)), now)
             root = state.root(line.node)
+            state.drop_mark(root, uid)
             root.marks.put(mark)
             found = Victims(left, placed, 0, 0)
             _evict(state, root, mark, found, now + state.rules.earmark_s)
+            state.stir(item.quota)
+        elif left:
+            later[uid] = {*left}
+    return later
 
 
 def _evict(state: State, root: Root, mark: Mark, found: Victims, expires_s: float) -> None:

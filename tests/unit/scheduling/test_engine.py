@@ -969,6 +969,37 @@ def test_a_state_made_anew_from_what_runs_decides_the_same() -> None:
         assert admitted(each.step()) == ["owner"]
 
 
+@pytest.mark.parametrize("late", ["the preemptor", "the members"])
+def test_who_preempts_is_known_again_however_late_the_rest_is_heard_of(late: str) -> None:
+    """After a restart not everything is there at once; nobody else is told to go meanwhile."""
+    case = Case(two(), Members(east=16))
+    for number in range(4):
+        case.start(f"b{number}", "b", 4)
+    case.now = 10
+    case.submit("owner", "a", 8)
+    (victims,) = evicted(case.step()).values()
+    members = Members(east=16)
+    again = Case(two(), members)
+    for run in case.engine.running().values():
+        again.engine.adopt(run.item, run.placed, run.started_s, leaving_for=run.leaving_for)
+    again.now = 10
+    ((owner, _),) = case.engine.waiting()
+    if late == "the members":
+        members.size["east"] = 0
+        again.engine.submit(owner, 10)
+    told = again.step()
+    assert (admitted(told), evicted(told)) == ([], {})
+    members.size["east"] = 16
+    again.engine.capacity_changed()
+    again.engine.submit(owner, 10)
+    told = again.step()
+    assert (admitted(told), evicted(told)) == ([], {})
+    ((_, why),) = again.engine.waiting()
+    assert why is not None and why.reason == "Evicting"
+    again.evict(*victims)
+    assert admitted(again.step()) == ["owner"]
+
+
 def test_a_fork_answers_without_acting() -> None:
     case = Case(two(), Members(east=16))
     for number in range(4):
