@@ -100,6 +100,11 @@ def told(decided: Renew | Recall | Return | Settle, place: Place, store: ObjectS
         case Settle():
             metrics.LOANS_SETTLED.inc()
             words = f"quota {loan.to} covers what was on loan from {loan.donor}: it goes on"
+            if not decided.covered:
+                words = (
+                    f"no LendingPolicy lends for {loan.donor} any more: it goes on, and what was "
+                    "on loan is borrowed without a term, as quotas allow"
+                )
             return OnLoan(place, loan.uid, None, Said("Normal", "LoanSettled", words))
         case Return():
             metrics.LOANS_RETURNED.inc()

@@ -235,13 +235,14 @@ class Placing:
             self._read_again(each, fleet, now) if policies else each
             for each in self._asking.values()
         ]
+        terms = lending.terms_in(self._store, instead=rules)
         prospect = foretell(
             self.desk,
             picture,
             {each.uid: (each.asked, each.wish) for each in waiting},
             wanted,
             tree=tree_of(quotas.values()),
-            terms=lending.terms_in(self._store, instead=rules),
+            terms=terms,
         )
         placements, comparisons, later = {}, {}, {}
         for each in prospect.told:
@@ -261,7 +262,8 @@ class Placing:
             if each.why is not None and each.why.reason not in OF_A_PLACE:
                 item, book = wanted[each.uid].item, prospect.book
                 words = because(
-                    each.why, item, book, name=self._name, foreseen=prospect.foreseen
+                    each.why, item, book, name=self._name, foreseen=prospect.foreseen,
+                    terms=terms,
                 )  # fmt: skip
                 told = Held(asked.demand, reason_of(each.why, item, book), words)
             if told is not None:
@@ -319,7 +321,8 @@ class Placing:
             victims = [uid for uid, run in running if run.leaving_for == each.uid]
         book, foreseen = self.engine.book, self.engine.foreseen()
         message = because(
-            why, each.item, book, name=self._name, victims=victims, foreseen=foreseen
+            why, each.item, book, name=self._name, victims=victims, foreseen=foreseen,
+            terms=self.desk.terms,
         )  # fmt: skip
         return Held(each.asked.demand, reason_of(why, each.item, book), message)
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from fleet.scheduling.lending.filling import lenders
 from fleet.scheduling.nodes import ACCELERATOR_LABELS
 from fleet.scheduling.quota.book import UNLIMITED, blocked
 from fleet.scheduling.requests import is_accelerator, quantity_text
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fleet.scheduling.decisions import Why
+    from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.placer import Item
     from fleet.scheduling.quota.book import Ask, Book, Cell
     from fleet.scheduling.quota.tree import Key
@@ -59,12 +61,14 @@ def because(
     name: Callable[[str], str],
     victims: Sequence[str] = (),
     foreseen: Mapping[str, float] = MappingProxyType({}),
+    terms: Sequence[Terms] = (),
 ) -> str:
     """The sentence. `name` gives what a uid stands for; `victims` are what was told to go;
-    `foreseen` says when those for whom something is held start."""
+    `foreseen` says when those for whom something is held start; by `terms` quotas lend."""
     match why.reason:
         case "Quota":
-            return _short(why, item, book, name, foreseen) + spared(why, name)
+            short = _short(why, item, book, name, foreseen)
+            return short + _or_on_loan(why, item, book, terms) + spared(why, name)
         case "AboveLimit":
             return _never(why, item, book)
         case "Evicting":
@@ -129,6 +133,16 @@ def _moment(at_s: float) -> str:
 
 def _counted(asked: Ask, cell: Cell) -> int:
     return sum(amount for path, amount in asked if cell in path)
+
+
+def _or_on_loan(why: Why, item: Item, book: Book, terms: Sequence[Terms]) -> str:
+    """A loan helps against what others leave idle, not against a limit below the root."""
+    assert why.key is not None
+    limit = book.cell(why.node, why.key).limit
+    if (limit < UNLIMITED and book.tree.nodes[why.node].parent) or is_kept(item, book):
+        return ""
+    names = lenders(item, why.key, book.tree, terms)
+    return f", or when {' or '.join(names)} can lend it what it is short of" if names else ""
 
 
 def _reserved(cell: Cell, book: Book) -> int:

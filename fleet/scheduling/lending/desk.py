@@ -269,7 +269,7 @@ class Desk:
             if run.leaving_for == loan.mark:
                 run.leaving_for = ""
         self._put()
-        return [Settle(loan) for loan in found]
+        return [Settle(loan, covered=loan.donor in donors) for loan in found]
 
     def _settle_due(self, now: float) -> list[LoanDecision]:
         """What would be ended next: what has to go does not stand against what need not."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.placer import Item
-    from fleet.scheduling.quota.tree import Key
+    from fleet.scheduling.quota.tree import Key, Tree
 
 _SCALE: Final = 1 << 32
 
@@ -53,6 +53,25 @@ def in_order(
             each.item.uid,
         ),
     )
+
+
+def lenders(item: Item, key: Key, tree: Tree, terms: Iterable[Terms]) -> list[str]:
+    """Donors that could lend it of the key, once they leave enough idle."""
+    found = []
+    for each in terms:
+        below = {
+            under for name in each.borrowers if name in tree.nodes for under in tree.under(name)
+        }
+        share = tree.shares.get((each.donor, key))
+        if (
+            item.quota in below
+            and share is not None
+            and share.guaranteed
+            and item.quota not in tree.under(each.donor)
+            and (each.renew or _ends_inside(item, each))
+        ):
+            found.append(each.donor)
+    return sorted({*found})
 
 
 def _ends_inside(item: Item, terms: Terms) -> bool:

@@ -124,6 +124,9 @@ class Settle:
     """The borrower's own quota covers the work, which goes on; a recall is taken back."""
 
     loan: Loan
+    covered: bool = True
+    """False: no policy lends for the donor any more, which lends what it had on loan as any quota
+    does."""
 
     @property
     def uid(self) -> str:

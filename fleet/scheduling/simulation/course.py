@@ -477,7 +477,9 @@ class _Course:
         if refusal is not None and why.reason in ("Capacity", "NoSuchCapacity"):
             return refusal.word, refusal.message
         book, foreseen = self._engine.book, self._engine.foreseen()
-        message = because(why, item, book, name=self._name, foreseen=foreseen)
+        message = because(
+            why, item, book, name=self._name, foreseen=foreseen, terms=self._desk.terms
+        )  # fmt: skip
         return reason_of(why, item, book), message
 
     def _name(self, uid: str) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from fleet.scheduling.decisions import Preempt, Wait
 from fleet.scheduling.engine import Engine
+from fleet.scheduling.lending.terms import Terms
 from fleet.scheduling.placer import Anywhere, Item
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 from fleet.scheduling.reasons import because, reason_of
@@ -120,3 +125,33 @@ def test_what_may_be_ended_for_it_later_is_told_with_when():
     )
     decided = engine.step(10.0)
     assert [e.victims for e in decided if isinstance(e, Preempt)] == [("sweep",)]
+
+
+LENT = Terms("night", "serving", ("research",))
+
+
+@pytest.mark.parametrize(
+    ("terms", "limit", "more"),
+    [
+        ([LENT], None, ", or when serving can lend it what it is short of"),
+        ([], None, ""),
+        ([replace(LENT, borrowers=("serving",))], None, ""),
+        ([replace(LENT, renew=False)], None, ""),
+        ([LENT], 8, ""),
+    ],
+)
+def test_what_a_donor_may_lend_to_is_told_so(
+    terms: list[Terms], limit: int | None, more: str
+) -> None:
+    tree = Tree.of([
+        Node("company", shares={GPU: Share(64)}),
+        Node("serving", "company", {GPU: Share(56, lendable=0)}),
+        Node("research", "company", {GPU: Share(8, limit=limit)}),
+    ])  # fmt: skip
+    engine = Engine(tree, Anywhere())
+    for each in (item("first", "research", 8, 1), item("second", "research", 8, 2)):
+        engine.submit(each, 0.0)
+    (wait,) = (each for each in engine.step(0.0) if isinstance(each, Wait))
+    why = replace(wait.why, reason="Quota")
+    message = because(why, wait.item, engine.book, name=str, terms=terms)
+    assert message.endswith(f"more are given back{more}")
