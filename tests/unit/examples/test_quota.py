@@ -85,20 +85,20 @@ async def test_what_makes_no_sense_beside_them_is_refused(send):
         await send("POST", obj)
     more = {
         "apiVersion": "fleet.dev/v1alpha1", "kind": "FleetQuota", "metadata": {"name": "one-more"},
-        "spec": {"parent": "research", "resources": [
+        "spec": {"parent": "sciences", "resources": [
             {"name": GPU.resource, "accelerator": GPU.accelerator, "guaranteed": 1}
         ]},
     }  # fmt: skip
     with pytest.raises(Invalid, match=r"guaranteed 41 nvidia\.com/gpu of kind h200 together"):
         await send("POST", more)
     with pytest.raises(Forbidden, match="below it there is cv, nlp"):
-        await send("DELETE", {**more, "metadata": {"name": "research"}})
+        await send("DELETE", {**more, "metadata": {"name": "sciences"}})
 
 
 def test_the_tree_and_the_prices_are_what_the_files_say():
     quotas = [obj for obj in objects() if obj["kind"] == "FleetQuota"]
     tree = tree_of(quotas)
-    assert list(tree.nodes) == ["company", "research", "cv", "nlp", "serving"]
-    assert tree.shares["company", GPU].guaranteed == 64
+    assert list(tree.nodes) == ["academy", "sciences", "cv", "nlp", "website"]
+    assert tree.shares["academy", GPU].guaranteed == 64
     books = [obj for obj in objects() if obj["kind"] == "PriceBook"]
     assert set(prices_of(books, now=NOW).offers) == {"idc-a", "idc-b", "cloud-c"}
