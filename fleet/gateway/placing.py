@@ -1,15 +1,13 @@
 """The planner of `fleet.dispatch`: gathers what there is and has the engine decide.
 
-Each round begins with the present state: policies, prices, quotas, workloads and Placements are
-read from the store, capacity from `books`, and the engine is brought in line with that. What an
-object says is kept beside the very entry it was read from, so that a thousand Placements are not
-read a thousand times; what is gone from the store is gone from here with the next round.
+Each round begins with the present state: policies and prices (`givens`), quotas (`quota_rules`),
+workloads and Placements (`placements`) are read from the store, capacity from `books`, and the
+engine is brought in line with that.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -20,8 +18,8 @@ from fleet.errors import Invalid
 from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
 from fleet.gateway.givens import Givens, row
-from fleet.kube import builtin
-from fleet.kube.resources import GroupVersionResource
+from fleet.gateway.placements import Placements
+from fleet.gateway.quota_rules import NAMESPACES, QuotaRules
 from fleet.scheduling import standing
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import total
@@ -36,18 +34,18 @@ from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.lending.classes import isolation_of
 from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Recall, Renew, Return, Settle
-from fleet.scheduling.lending.record import loan_of, written
+from fleet.scheduling.lending.record import written
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Item
-from fleet.scheduling.planner import Urgency, asked_of, counted_in, item_of, promises_of
+from fleet.scheduling.planner import Urgency, asked_of, counted_in, item_of
 from fleet.scheduling.quota.tree import Key, Tree
-from fleet.scheduling.quota_objects import taken_back_in, tree_of
+from fleet.scheduling.quota_objects import tree_of
 from fleet.scheduling.reasons import because, reason_of, spared
 from fleet.scheduling.record import Held
 from fleet.scheduling.rooms import Picture, Rooms
 from fleet.scheduling.selection import by_name, policy_of
-from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
+from policies import FLEET_QUOTA, PLACEMENT_POLICY
 from policies.quota_tree import Claims, claims_of
 from policies.scalars import duration_text
 
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
 
     from fleet.dispatch.planning import Question, Step
     from fleet.gateway.books import Books
+    from fleet.gateway.placements import Reading
     from fleet.kube.resources import Resource
     from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.decisions import Why
@@ -64,19 +63,14 @@ if TYPE_CHECKING:
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.foretelling import Prospect
     from fleet.scheduling.lending.loans import Loan
-    from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.planner import Asked, Decided, Fleet
     from fleet.scheduling.queue.rules import Rules
-    from fleet.scheduling.standing import Expectation, Standing, Wish
-    from fleet.store.entry import Entry
+    from fleet.scheduling.standing import Wish
     from fleet.store.objects import ObjectStore
-
-log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
 _AT_ONCE: Final = 32
-NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 
 
 class Placing:
@@ -106,9 +100,8 @@ class Placing:
             store, books, now=now, lease=timedelta(seconds=lease_s), extensions=extensions
         )
         self._ceilings = ceilings
-        self._read: dict[tuple[str, str], _Read] = {}
-        self._by_uid: dict[str, _Read] = {}
-        """The same, by UID of the workload."""
+        self._placements = Placements(store)
+        self._quotas = QuotaRules(store)
         self._rooms = Rooms()
         self.engine = Engine(Tree(), self._rooms, rules=rules)
         spare = Spare(
@@ -117,9 +110,6 @@ class Placing:
             work_of=lambda donor: self.desk.work_of(donor),
         )
         self.desk = Desk(self.engine, self._rooms, Tree(), (), members=spare)
-        self._terms: list[Terms] = []
-        self.claims = Claims({}, {})
-        self._claimed: object = None
         self._asking: dict[str, _Asked] = {}
         """What waited in the last round."""
         self.guests: dict[str, Ledger] = {}
@@ -128,6 +118,11 @@ class Placing:
         """What has a place and is expected to run for another time than its Placement says."""
         self._listeners: list[Callable[[], None]] = []
 
+    @property
+    def claims(self) -> Claims:
+        """Which quota counts which namespace."""
+        return self._quotas.claims
+
     def on_round(self, listener: Callable[[], None]) -> None:
         """Have `listener` told after each round: what is in use and what waits may have changed."""
         self._listeners.append(listener)
@@ -135,9 +130,8 @@ class Placing:
     async def round(self, questions: Sequence[Question]) -> AsyncIterator[Step]:
         """See `fleet.dispatch.planning.Planner`."""
         fleet, now = self._givens.fleet(), self._now()
-        self._take_in()
-        self._take_quotas()
-        before = self._by_uid
+        self._read_all()
+        before = self._placements.by_uid
         asked: dict[str, _Asked] = {}
         for at, question in enumerate(questions):
             if at % _AT_ONCE == _AT_ONCE - 1:
@@ -152,7 +146,10 @@ class Placing:
         self._asking = asked
         started_s = self._clock()
         again = {uid: each for uid, each in asked.items() if not each.asked.lost}
-        there = {**before, **self._by_uid}  # others may ask while what is told is being stored
+        there = {
+            **before,
+            **self._placements.by_uid,
+        }  # others may ask while what is told is being stored
         untold = self._bring(again, fleet, now)
         for uid, each in asked.items():
             if each.asked.lost:
@@ -212,8 +209,7 @@ class Placing:
         policies = [policy_of(each) for each in rules if each["kind"] == PLACEMENT_POLICY.name]
         named = {(each.namespace, each.name): each for each in (*fleet.policies, *policies)}
         fleet = replace(fleet, policies=tuple(named.values()))
-        self._take_in()
-        self._take_quotas()
+        self._read_all()
         quotas = {each["metadata"]["name"]: each for each in self._objects(FLEET_QUOTA.resource)}
         quotas |= {e["metadata"]["name"]: e for e in rules if e["kind"] == FLEET_QUOTA.name}
         namespaces = {e["metadata"]["name"]: e for e in self._objects(row(NAMESPACES))}
@@ -276,8 +272,7 @@ class Placing:
     def seats(self, questions: Sequence[Question]) -> dict[str, Plan | Refusal | Why | Invalid]:
         """By UID, where work goes that somebody else carries out, or why it goes nowhere now."""
         fleet, now = self._givens.fleet(), self._now()
-        self._take_in()
-        self._take_quotas()
+        self._read_all()
         wanted: dict[str, Wanted] = {}
         found: dict[str, Plan | Refusal | Why | Invalid] = {}
         for number, question in enumerate(questions, self._store.sequencer.current + 1):
@@ -328,19 +323,19 @@ class Placing:
 
     def path_of(self, uid: str) -> str:
         """A workload as `namespace/kind/name`; its uid where it is not known."""
-        read = self._by_uid.get(uid)
+        read = self._placements.by_uid.get(uid)
         if read is None:
             return uid
         return f"{read.placement.namespace}/{read.told['kind']}/{read.told['name']}"
 
     def _name(self, uid: str) -> str:
-        read = self._by_uid.get(uid)
+        read = self._placements.by_uid.get(uid)
         if read is None:
             return uid
         told = read.told
         return f"{told['kind'].lower()} {read.placement.namespace}/{told['name']}"
 
-    def _evict(self, uid: str, there: Mapping[str, _Read]) -> Evict:
+    def _evict(self, uid: str, there: Mapping[str, Reading]) -> Evict:
         read = there[uid]
         run = self.engine.running()[uid]
         other = there[run.leaving_for]
@@ -369,7 +364,7 @@ class Placing:
         holding = {}
         policies = by_name(fleet.policies)
         self._retimed.clear()
-        for uid, read in self._by_uid.items():
+        for uid, read in self._placements.by_uid.items():
             held = read.standing(now_s) if uid not in waiting else None
             if held is not None and read.wish is not None:
                 run_time_s = before_s = held.run_time_s
@@ -381,7 +376,7 @@ class Placing:
                 holding[uid] = Holds(item, held)
         self._count_others()
         untold = bring(self.engine, waiting, holding, now_s)
-        loans = ((uid, self._by_uid[uid].loan) for uid in holding)
+        loans = ((uid, self._placements.by_uid[uid].loan) for uid in holding)
         self.desk.hold(loan for _, loan in loans if loan is not None)
         return untold
 
@@ -400,12 +395,20 @@ class Placing:
         self, fleet: Fleet, now: datetime, wanted: Mapping[str, Wanted] | None = None
     ) -> Picture:
         """`wanted` are those that are asked about and not there."""
-        there = {uid: (read.placement.namespace, read.status) for uid, read in self._by_uid.items()}
+        there = {
+            uid: (read.placement.namespace, read.status)
+            for uid, read in self._placements.by_uid.items()
+        }
         for uid, each in (wanted or {}).items():
             there[uid] = each.asked.demand.workload.namespace, each.asked.before
         return Picture(
             fleet.clusters,
-            Ledger.of((*(each.promises for each in self._read.values()), *self.guests.values())),
+            Ledger.of(
+                (
+                    *(each.promises for each in self._placements.by_key.values()),
+                    *self.guests.values(),
+                )
+            ),
             fleet.prices,
             now,
             self._clock(),
@@ -461,7 +464,7 @@ class Placing:
         return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")), fleet)
 
     def _item(
-        self, uid: str, read: _Read, wish: Wish, fleet: Fleet, *, run_time_s: float | None
+        self, uid: str, read: Reading, wish: Wish, fleet: Fleet, *, run_time_s: float | None
     ) -> Item:
         """Of what has a place. Policies have no say in that any more."""
         run = self.engine.running().get(uid)
@@ -479,63 +482,15 @@ class Placing:
             preempts=read.urgency is not None and read.urgency.preempts(fleet),
         )
 
-    def _take_quotas(self) -> None:
-        quotas = self._store.collection(FLEET_QUOTA.resource).snapshot().entries()
-        namespaces = self._store.collection(row(NAMESPACES)).snapshot().entries()
-        policies = self._store.collection(LENDING_POLICY.resource).snapshot().entries()
-        seen = [(each.name, each.revision) for each in (*quotas, *namespaces, *policies)]
-        if seen == self._claimed:
-            return
-        begins, self._claimed = self._claimed is None, seen
-        objects = [each.parse() for each in quotas]
-        self.claims = claims_of(objects, [each.parse() for each in namespaces])
-        try:
-            tree, terms = tree_of(objects), lending.terms_in(self._store)
-        except Invalid as error:
-            log.error("the quotas make no tree, those from before go on: %s", error)
-            return
-        if (tree, terms) != (self.desk.tree, self._terms):
-            self._terms = terms
-            self.desk.change(tree, terms)
+    def _read_all(self) -> None:
+        """What is stored of all that has a place, and of the quotas that count it."""
+        self._placements.read()
+        begins = self._quotas.unread
+        if self._quotas.read():
+            self.desk.change(self._quotas.tree, self._quotas.terms)
         if begins:
-            for obj in objects:
-                self.engine.took_back(obj["metadata"]["name"], taken_back_in(obj))
-
-    def _take_in(self) -> None:
-        before, self._read = self._read, {}
-        for entry in self._store.collection(PLACEMENT.resource).snapshot().entries():
-            self._read[entry.key] = self._reading(entry, before.get(entry.key))
-        self._by_uid = {str(e.told.get("uid", "")): e for e in self._read.values()}
-
-    def _reading(self, placement: Entry, before: _Read | None) -> _Read:
-        """A Placement, read only if it or its workload is not as it was."""
-        same = before is not None and before.placement is placement
-        obj: Object = {} if same else placement.parse()
-        told = before.told if before is not None and same else obj["spec"]["workload"]
-        workload = self._workload(placement.namespace, told)
-        if before is not None and same and before.workload is workload:
-            return before
-        obj = obj or placement.parse()
-        status: Object = obj.get("status") or {}
-        if workload is None or workload.uid != told.get("uid"):
-            # What is left of it stays what it was, until nothing of it can run.
-            wish = before.wish if before is not None else None
-            return _Read(placement, None, told, status, Ledger(), wish, None)
-        parsed = workload.parse()
-        return _Read(
-            placement,
-            workload,
-            told,
-            status,
-            promises_of(obj, parsed),
-            standing.wish_of(parsed),
-            Urgency.of(parsed),
-            standing.expectation_of(parsed, obj),
-        )
-
-    def _workload(self, namespace: str, told: Object) -> Entry | None:
-        resource = builtin.by_kind(told["apiVersion"], told["kind"])
-        return self._store.get(resource, namespace, told["name"]) if resource is not None else None
+            for name, recent in self._quotas.taken_back():
+                self.engine.took_back(name, recent)
 
     def _objects(self, resource: Resource) -> Iterator[Object]:
         for entry in self._store.collection(resource).snapshot().entries():
@@ -605,49 +560,6 @@ def _same(before: Object, after: Object) -> bool:
     return bool(mine.get("resourceVersion")) and all(
         mine.get(name) == theirs.get(name) for name in ("uid", "resourceVersion")
     )
-
-
-class _Read:
-    """What a Placement says as long as it and its workload are these entries."""
-
-    __slots__ = (
-        "_standing", "expectation", "loan", "placement", "promises", "sequence", "status", "told",
-        "urgency", "whole", "wish", "workload",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        placement: Entry,
-        workload: Entry | None,
-        told: Object,
-        status: Object,
-        promises: Ledger,
-        wish: Wish | None,
-        urgency: Urgency | None,
-        expectation: Expectation | None = None,
-    ) -> None:
-        self.placement = placement
-        self.workload = workload
-        self.told = told
-        self.status = status
-        self.promises = promises
-        self.wish = wish
-        self.urgency = urgency
-        self.expectation = expectation
-        queued_s = standing.seconds_of(status.get("queuedAt")) or 0.0
-        self.sequence = standing.sequence_of(queued_s, int(status.get("arrival") or 0))
-        self.whole = wish.whole if wish is not None else {}
-        self.loan = loan_of(status, str(told.get("uid", "")))
-        self._standing = self._standing_at(0.0)
-
-    def standing(self, now: float) -> Standing | None:
-        """Time changes nothing but what is still to be gone."""
-        return self._standing_at(now) if self.status.get("owed") else self._standing
-
-    def _standing_at(self, now: float) -> Standing | None:
-        if self.wish is None:
-            return None
-        return standing.standing_of(self.status, self.wish, now=now)
 
 
 def _with_loan(status: Object, loan: Loan | None) -> Object:
