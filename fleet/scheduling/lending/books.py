@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.lending.floor import Need
-from fleet.scheduling.quota.tree import Node, Tree
+from fleet.scheduling.quota.tree import Key, Node, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from fleet.scheduling.engine import Engine
-    from fleet.scheduling.quota.tree import Key
+
+_NONE: Final = Key("")
 
 
 class Books:
@@ -43,15 +44,15 @@ class Books:
 
     def counted(self, node: str, key: Key, amounts: Mapping[Key, int]) -> int:
         """How much of the amounts the tree counts under the key."""
-        total = 0
-        for each, amount in amounts.items():
-            where = (node, each)
-            if where not in self._counts:
-                known = node in self._tree.nodes
-                self._counts[where] = self._tree.counted(node, each) if known else None
-            if self._counts[where] == key:
-                total += amount
-        return total
+        return sum(amount for each, amount in amounts.items() if self.line(node, each) == key)
+
+    def line(self, node: str, key: Key) -> Key | None:
+        """Under which key the tree counts what is asked for at the node; None where nobody does."""
+        where = (node, key)
+        if where not in self._counts:
+            known = node in self._tree.nodes
+            self._counts[where] = self._tree.counted(node, key) if known else None
+        return self._counts[where]
 
     def by_cluster(
         self, donor: str, clusters: Mapping[str, Mapping[Key, int]]
@@ -63,48 +64,59 @@ class Books:
         }
 
     def needs(
-        self, donor: str, expected: Mapping[Key, int] | None = None, *, clusters: int = 0
+        self,
+        donor: str,
+        keys: Collection[Key],
+        expected: Mapping[Key, int] | None = None,
+        *,
+        clusters: int = 0,
     ) -> dict[Key, Need]:
-        """What the donor needs, of each key that it is guaranteed any of."""
-        return {
-            key: self._need(donor, key, (expected or {}).get(key, 0), clusters)
-            for key in self.keys_of(donor)
-        }
-
-    def _need(self, donor: str, key: Key, expected: int, clusters: int) -> Need:
+        """What the donor needs, of each of the keys."""
         book, under = self._engine.book, self.under(donor)
-        in_clusters: Counter[str] = Counter()
-        charged = waits = 0
+        in_clusters: dict[Key, Counter[str]] = {key: Counter() for key in keys}
+        charged, waits, held = Counter[Key](), Counter[Key](), Counter[Key]()
+
+        def count(into: Counter[Key], node: str, amounts: Iterable[tuple[Key, int]]) -> None:
+            for each, amount in amounts:
+                if (line := self.line(node, each)) is not None:
+                    into[line] += amount
+
+        def place(node: str, cluster: str, amounts: Iterable[tuple[Key, int]]) -> None:
+            for each, amount in amounts:
+                if (there := in_clusters.get(self.line(node, each) or _NONE)) is not None:
+                    there[cluster] += amount
+
         for run in self._engine.running().values():
             node = run.item.quota
             if node in under:
-                charged += self.counted(node, key, run.item.requests)
+                count(charged, node, run.item.requests.items())
                 for name, amounts in run.placed.clusters.items():
-                    in_clusters[name] += self.counted(node, key, amounts)
+                    place(node, name, amounts.items())
         for (node, member), charge in book.unmanaged.items():
             if node in under:
-                in_clusters[member] += self.counted(node, key, dict(charge.amounts))
-        held = sum(
-            self.counted(charge.node, key, dict(charge.amounts))
-            for charge in book.charges.values()
-            if charge.earmark and charge.node in under
-        )
+                place(node, member, charge.amounts)
+        for charge in book.charges.values():
+            if charge.earmark and charge.node in under:
+                count(held, charge.node, charge.amounts)
         for item, _ in self._engine.waiting():
             if item.quota in under:
-                waits += self.counted(item.quota, key, item.requests)
-        cells = [book.cell(name, key) for name in under]
-        reserve = sum(max(0, cell.reserve - cell.lost) for cell in cells)
-        share = self._tree.shares[donor, key]
-        used = book.cell(donor, key).used - held - reserve
-        return Need(
-            guaranteed=share.guaranteed,
-            lendable=share.guaranteed if share.lendable is None else share.lendable,
-            in_clusters=in_clusters,
-            elsewhere=max(0, max(charged, used) - in_clusters.total()),
-            coming=waits + expected,
-            reserve=reserve,
-            clusters=clusters,
-        )
+                count(waits, item.quota, item.requests.items())
+        found = {}
+        for key in keys:
+            cells = [book.cell(name, key) for name in under]
+            reserve = sum(max(0, cell.reserve - cell.lost) for cell in cells)
+            share, there = self._tree.shares[donor, key], in_clusters[key]
+            used = book.cell(donor, key).used - held[key] - reserve
+            found[key] = Need(
+                guaranteed=share.guaranteed,
+                lendable=share.guaranteed if share.lendable is None else share.lendable,
+                in_clusters=there,
+                elsewhere=max(0, max(charged[key], used) - there.total()),
+                coming=waits[key] + (expected or {}).get(key, 0),
+                reserve=reserve,
+                clusters=clusters,
+            )
+        return found
 
 
 def by_loans(

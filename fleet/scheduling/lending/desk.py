@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from fleet.scheduling.lending.recall import Borrowed
     from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.placer import Item, Placer
+    from fleet.scheduling.queue.running import Run
     from fleet.scheduling.quota.tree import Key, Tree
 
     Amounts = Mapping[str, Mapping[Key, int]]
 
 AGING_S: Final = 6 * 3600.0
 NOT_LENT_ANY_MORE: Final = "the policy by which it was lent is gone"
+NOT_LENT_TO_IT: Final = "{policy} does not lend what {donor} has to {to} any more"
 TERM_OVER: Final = "its term ends and the policy does not renew"
 NEEDED: Final = "{donor} needs it"
 
@@ -99,6 +101,8 @@ class Desk:
         self._seen: frozenset[str] = frozenset()
         self._is_new = True
         """The engine collects nothing for those that wait until it has decided once."""
+        self._known: dict[tuple[str, bool], dict[Key, Need]] = {}
+        """What donors need, with what is expected or without, until their work changes."""
         self._set(tree, terms)
 
     def change(self, tree: Tree, terms: Iterable[Terms]) -> None:
@@ -110,6 +114,7 @@ class Desk:
         could not be written down was not decided.
         """
         self.loans = {loan.uid: loan for loan in loans}
+        self._known.clear()
 
     def fork(self, engine: Engine, placer: Placer, *, members: Members | None) -> Desk:
         """A desk with the same loans over a fork of the engine: for asking without acting."""
@@ -143,7 +148,8 @@ class Desk:
         `expected`: what donors are about to need beyond what their work has and waits for.
         """
         out: list[Decision | LoanDecision] = []
-        self._drop_ended()
+        self._known.clear()
+        out += self._follow()
         self._put()
         if not self._is_new:
             out += self._settle(lambda loan: loan.recalled)
@@ -153,16 +159,19 @@ class Desk:
         self._put()
         decided = self.engine.step(now)
         self._is_new = False
-        self._drop_ended()
-        back = self._settle(lambda loan: loan.recalled)
+        self._known.clear()
+        back = self._follow()
+        back += self._settle(lambda loan: loan.recalled)
         back += self._settle(lambda loan: not loan.recalled)
         back += self._call_back(now, expected or {})
         refused = {each.uid: each.item for each in decided if _may_be_lent_to(each)}
         for item in refused.values():
             self.engine.submit(item, now)
+            self._changed(item.quota)
         lent = self._fill(now, expected or {})
         for uid in refused.keys() - self.loans.keys():
             self.engine.withdraw(uid)
+            self._changed(refused[uid].quota)
         out += [each for each in decided if each.uid not in refused or each.uid not in self.loans]
         # Who was lent to may be a donor too, which needs more of a spare for what it has.
         return out + back + lent + (self._call_back(now, expected or {}) if lent else [])
@@ -210,40 +219,69 @@ class Desk:
             (each for each in terms if each.donor in tree.nodes), key=lambda each: each.name
         )
         self._books = Books(self.engine, tree)
+        self._known.clear()
         self._alone = Book(by_loans(tree, {each.donor: {} for each in self.terms}, ever=False))
         self._is_new = True
         lent = by_loans(tree, {each.donor: {} for each in self.terms})
         if lent != self.engine.book.tree:
             self.engine.quota_changed(lent)
 
+    def _keys(self, donor: str) -> list[Key]:
+        """What a donor is guaranteed any of, or has on loan still."""
+        counted = self.tree.keys[self.tree.path(donor)[-1].name]
+        there = {*self._books.keys_of(donor), *self.on_loan(donor)}
+        return [key for key in counted if key in there]
+
     def _put(self) -> None:
         """What is on loan, into the engine's books."""
         for donor in sorted({each.donor for each in self.terms}):
-            out = self.on_loan(donor)
-            self.engine.lend(donor, {key: out[key] for key in self._books.keys_of(donor)})
+            out, root = self.on_loan(donor), self.tree.path(donor)[-1].name
+            self.engine.lend(donor, {key: out[key] for key in self.tree.keys[root]})
 
-    def _drop_ended(self) -> None:
-        """Loans of what has ended, or holds less than it did; what goes for a loan goes for nobody
-        else.
+    def _follow(self) -> list[LoanDecision]:
+        """Loans of what has ended are none, and of what holds less than it did smaller. Work that
+        counts at another quota, or under another line, takes its loan there; where that quota is
+        the donor's own, or no line counts what is on loan, it is none. What goes for a loan goes
+        for nobody else.
         """
         running = self.engine.running()
+        over: list[Loan] = []
         for uid, loan in [*self.loans.items()]:
             run = running.get(uid)
-            held = {} if run is None else self._still_held(loan, run.item.requests)
-            if run is None or not held:
+            if run is None:
                 del self.loans[uid]
                 continue
-            if held != loan.amounts:
-                self.loans[uid] = replace(loan, amounts=held)
+            is_own = run.item.quota in self._books.under(loan.donor)
+            held = {} if is_own else self._still_held(loan, run)
+            if not held:
+                over.append(loan)
+            elif (held, run.item.quota) != (loan.amounts, loan.to):
+                self.loans[uid] = loan = replace(loan, amounts=held, to=run.item.quota)
             if loan.recalled and not run.leaving_for:
                 run.leaving_for = loan.mark
+        found: list[LoanDecision] = []
+        for loan in over:
+            if loan.ending:
+                del self.loans[loan.uid]
+            else:
+                found.append(self._settled(loan, covered=True))
+        return found
 
-    def _still_held(self, loan: Loan, requests: Mapping[Key, int]) -> dict[Key, int]:
-        held = {
-            key: min(amount, self._books.counted(loan.to, key, requests))
-            for key, amount in loan.amounts.items()
-        }
-        return {key: amount for key, amount in held.items() if amount > 0}
+    def _still_held(self, loan: Loan, run: Run) -> dict[Key, int]:
+        """What of a loan the work holds, by the lines that count it."""
+        at, left = run.item.quota, run.item.requests
+        held: Counter[Key] = Counter()
+        for key, amount in loan.amounts.items():
+            lines = [key]
+            if not self._books.counted(at, key, run.whole.requests):
+                same = (each for each in run.whole.requests if each.resource == key.resource)
+                lines = [line for each in same if (line := self._books.line(at, each)) is not None]
+            for line in dict.fromkeys(lines):
+                more = min(amount, self._books.counted(at, line, left) - held[line])
+                if more > 0:
+                    held[line] += more
+                    amount -= more
+        return dict(held)
 
     # Back
 
@@ -263,13 +301,18 @@ class Desk:
         found = [loan for loan in there if loan.donor not in donors]
         among = [loan for loan in there if loan.donor in donors]
         found += covered(self.engine.book, self.loans.values(), among, leaving=leaving)
-        for loan in found:
-            del self.loans[loan.uid]
-            run = self.engine.running()[loan.uid]
-            if run.leaving_for == loan.mark:
-                run.leaving_for = ""
+        told: list[LoanDecision] = [
+            self._settled(loan, covered=loan.donor in donors) for loan in found
+        ]
         self._put()
-        return [Settle(loan, covered=loan.donor in donors) for loan in found]
+        return told
+
+    def _settled(self, loan: Loan, *, covered: bool) -> Settle:
+        del self.loans[loan.uid]
+        run = self.engine.running()[loan.uid]
+        if run.leaving_for == loan.mark:
+            run.leaving_for = ""
+        return Settle(loan, covered=covered)
 
     def _settle_due(self, now: float) -> list[LoanDecision]:
         """What would be ended next: what has to go does not stand against what need not."""
@@ -291,8 +334,20 @@ class Desk:
             why = NEEDED.format(donor=terms.donor)
             out += [self._recall(each.loan, now, why) for each in recall.fewest(ordered, short)]
         donors, known = {t.donor for t in self.terms}, {t.name for t in self.terms}
-        gone = self._in_time(lambda loan: loan.policy not in known and loan.donor in donors)
-        return out + [self._recall(loan, now, NOT_LENT_ANY_MORE) for loan in gone]
+        for loan in self._in_time(lambda loan: loan.donor in donors and not self._lends(loan)):
+            told = NOT_LENT_TO_IT if loan.policy in known else NOT_LENT_ANY_MORE
+            why = told.format(policy=loan.policy, donor=loan.donor, to=loan.to)
+            out.append(self._recall(loan, now, why))
+        return out
+
+    def _lends(self, loan: Loan) -> bool:
+        """Whether its policy would lend it yet: it may have come to name others."""
+        return any(
+            terms.name == loan.policy
+            and terms.donor == loan.donor
+            and any(loan.to in self._books.under(name) for name in terms.borrowers)
+            for terms in self.terms
+        )
 
     def _end_terms(self, now: float) -> list[LoanDecision]:
         out: list[LoanDecision] = []
@@ -362,8 +417,20 @@ class Desk:
         return short
 
     def _needs(self, terms: Terms, expected: Mapping[Key, int] | None) -> dict[Key, Need]:
-        clusters = len(self._members.free(terms.donor)) if self._members is not None else 0
-        return self._books.needs(terms.donor, expected, clusters=clusters)
+        """Counted once until the donor's work changes: a round asks for it with every loan."""
+        donor = terms.donor
+        known = self._known.get((donor, bool(expected)))
+        if known is None:
+            clusters = len(self._members.free(donor)) if self._members is not None else 0
+            known = self._books.needs(donor, self._keys(donor), expected, clusters=clusters)
+            self._known[donor, bool(expected)] = known
+        return known
+
+    def _changed(self, quota: str) -> None:
+        """Work of a quota begins to wait or to run, or ends to."""
+        for donor, expects in [*self._known]:
+            if quota in self._books.under(donor):
+                del self._known[donor, expects]
 
     def _lacking(
         self,
@@ -457,6 +524,7 @@ class Desk:
             del self.loans[item.uid]
             self._put()
             return None
+        self._changed(item.quota)
         return Lend(admitted.item, admitted.placed, admitted.requests, loan)
 
     def _candidate(self, item: Item, terms: Terms, now: float) -> filling.Candidate | None:

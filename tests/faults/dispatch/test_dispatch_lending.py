@@ -325,6 +325,37 @@ async def test_what_the_own_quota_comes_to_cover_is_no_loan_and_a_recall_is_take
     assert lives.planner.engine.running()["fleet-00000001"].leaving_for == ""
 
 
+@pytest.mark.parametrize("left", [2, 0])
+async def test_a_donor_whose_quota_is_cut_has_back_what_it_lent_beyond(lives, left):
+    """Not what the borrower's own quota comes to cover."""
+    fleet = lives.fleet
+    await lives.lend()
+    await lives.on_loan()
+    assert lives.lent() == 4
+    team = {"matchLabels": {"team": "serving"}}
+    await lives.quota("serving", left, parent="company", namespaces=team)
+    await lives.quota("company", 4 + left)
+    await fleet.until(lambda: lives.loan().get("recalledAt"))
+    assert seconds(lives.loan()["endsAt"]) - seconds(lives.loan()["recalledAt"]) >= NOTICE_S
+    await fleet.until(lambda: lives.phase("guest") == "Queued" and lives.lent() == 0)
+    assert lives.status()["preemptions"] == 1
+
+
+async def test_a_loan_that_no_line_counts_any_more_is_told_to_be_none(lives):
+    fleet = lives.fleet
+    await lives.lend()
+    await lives.on_loan()
+    for name, more in (
+        ("serving", {"parent": "company", "namespaces": {"matchLabels": {"team": "serving"}}}),
+        ("train", {"parent": "company", "namespaces": {"matchLabels": {}}}),
+        ("company", {}),
+    ):
+        await lives.put(FLEET_QUOTA, name, {"resources": [], **more})
+    await fleet.until(lambda: lives.loan() is None)
+    assert "LoanSettled" in fleet.events()
+    assert lives.phase("guest") == "Running"
+
+
 async def test_a_donor_keeps_what_survives_the_loss_of_a_cluster(lives):
     """Of twelve it uses four, all in one of two clusters: to have as much again where that is not
     lost with it, it keeps eight more."""

@@ -823,6 +823,27 @@ async def test_what_a_changed_policy_would_call_back_is_told_before(teams):
     assert not asks.desk.loans["uid-guest"].recalled
 
 
+async def test_what_a_donor_that_is_guaranteed_nothing_any_more_would_call_back_is_told_before(
+    teams,
+):
+    """Risk lends two, the company has nothing besides: what is cut is nobody's."""
+    asks = planner(teams, east=8)
+    await teams.create(LENDING_POLICY.resource, lending())
+    await start(teams, asks, job("guest", ranks=4))
+    cut = []
+    for name, amount in (("lab", "2"), ("risk", "0")):
+        obj = teams.get(FLEET_QUOTA.resource, "", name).parse()
+        (line,) = obj["spec"]["resources"]
+        line = {"name": line["name"], "guaranteed": amount}
+        cut.append({**obj, "spec": {**obj["spec"], "resources": [line]}})
+    prospect = asks.foretell([], cut).prospect
+    (recalled,) = prospect.loans
+    assert (recalled.uid, recalled.why) == ("uid-guest", "risk needs it")
+    (account,) = prospect.donors
+    assert (account.guaranteed, account.lent) == (0, 2)
+    assert not asks.desk.loans["uid-guest"].recalled
+
+
 async def test_what_is_foretold_can_be_held_against_the_optimum_with_all_others_as_they_would_be(
     teams,
 ):
