@@ -171,12 +171,7 @@ class Actor:
             if not numbered and not whole and not record.offsets:
                 return Refused("NoGlobalIndex", why)
         priority_class, refused = await self._premises.hold_class(remote, shard.cluster, workload)
-        refused = (
-            refused
-            or await self._refuses_what_follows(remote, shard, workload)
-            # Last: it is of this generation alone, and nobody's before the shard is there.
-            or await self._wall(remote, shard, workload, record, {}, owner=None)
-        )
+        refused = refused or await self._refuses_what_follows(remote, shard, workload, record)
         if refused is not None:
             return refused
         terms = shape.Terms(
@@ -217,19 +212,18 @@ class Actor:
         record: Record,
         sights: Mapping[str, Sight],
         *,
-        owner: Object | None,
+        owner: Object,
     ) -> Refused | None:
-        """See that the shard's NetworkPolicy, where it is to have one, is there and up to date."""
+        """See that the shard's NetworkPolicy, where it is to have one, is there and up to date.
+        Never before the shard's object is, which it goes with, nor after its gate is open."""
         if not record.apart.walled:
             return None
         refused = self._premises.walls(shard.cluster)
         if refused is not None:
             return refused
-        metadata = self._marks(shard, workload)
-        if owner is not None:
-            metadata["ownerReferences"] = [owner]
+        metadata = self._metadata(shard, workload, owner)
         wanted = walls.wall(self._neighbours, workload, shard, record, sights, metadata)
-        known = ("wall", shard.cluster, (owner or {}).get("uid", ""))
+        known = ("wall", shard.cluster, owner["uid"])
         if self._knows(workload, known, wanted):
             return None
         refused = await self._ensure(
@@ -260,10 +254,12 @@ class Actor:
         return None
 
     async def _refuses_what_follows(
-        self, remote: Remote, shard: Shard, workload: Workload
+        self, remote: Remote, shard: Shard, workload: Workload, record: Record
     ) -> Refused | None:
         """Whether the member would refuse what the shard needs to begin: asked by dry runs while
         nothing has started, so that no gang begins half because of it."""
+        if record.apart.walled and (refused := self._premises.walls(shard.cluster)) is not None:
+            return refused
         name = shard.name(workload.name)
         metadata = self._marks(shard, workload)
         gate = {
@@ -276,6 +272,9 @@ class Actor:
             wanted.append((SERVICES, rendezvous.service(workload.service, metadata)))
             slices = rendezvous.slices(workload.service, name, (), metadata)
             wanted += [(SLICES, each) for each in slices]
+        if record.apart.walled:
+            wall = walls.wall(self._neighbours, workload, shard, record, {}, metadata)
+            wanted.append((walls.NETWORK_POLICIES, wall))
         for gvr, obj in wanted:
             try:
                 await remote.create(gvr, workload.namespace, obj, dry_run=True)

@@ -355,7 +355,7 @@ class Reconciler:
                     failures.append(error)
                     if isinstance(act, Meet | Open | Renew):
                         served[_of(act.shard)] = served.get(_of(act.shard)) or self._failed(error)
-                    if isinstance(act, Meet) and not _before_it_begins(act, workload):
+                    if isinstance(act, Meet) and not _before_it_begins(act, workload, record):
                         continue  # what begins there anew needs its gate all the same
                     return
                 if isinstance(act, Meet | Open):
@@ -365,7 +365,7 @@ class Reconciler:
                 if isinstance(act, Hold):
                     refused[cluster] = why
                     return
-                if isinstance(act, Meet) and _before_it_begins(act, workload):
+                if isinstance(act, Meet) and _before_it_begins(act, workload, record):
                     return
 
         async def in_time(cluster: str, acts: Sequence[Act]) -> None:
@@ -485,9 +485,9 @@ def _of(shard: Shard) -> _ShardOf:
     return shard.cluster, shard.generation
 
 
-def _before_it_begins(act: Meet, workload: Workload) -> bool:
-    """Whether pods are to find each other before the first of them starts."""
-    return workload.gang and act.shard.state != "Running"
+def _before_it_begins(act: Meet, workload: Workload, record: Record) -> bool:
+    """Whether pods are to find each other, or to be walled in, before the first of them starts."""
+    return (workload.gang or record.apart.walled) and act.shard.state != "Running"
 
 
 def _with_refusals(seen: Seen, refused: Mapping[str, Refused]) -> Seen:

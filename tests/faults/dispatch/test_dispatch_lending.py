@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from fleet.dispatch import record as records
-from fleet.errors import Forbidden
+from fleet.errors import Forbidden, Unavailable
 from fleet.gateway.loans import Loans
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
@@ -574,6 +574,77 @@ async def test_what_a_member_does_not_hold_leaves_no_wall_in_it(lives, monkeypat
     assert fleet.record("guest").shards[0].cluster == "west"
     assert refused
     assert not east.all("networkpolicies")
+
+
+async def test_a_shard_that_is_not_created_leaves_no_wall_in_its_member(lives, monkeypatch):
+    fleet = lives.fleet
+    east = fleet.members["east"]
+    handle, refused = east.handle, []
+
+    async def refuse(request):
+        if request.method == "POST" and request.path.endswith("/jobs"):
+            refused.append(request)
+            raise Forbidden("jobs.batch is forbidden: exceeded quota: tight")
+        return await handle(request)
+
+    monkeypatch.setattr(east, "handle", refuse)
+    await lives.lend(isolation=APART)
+    await lives.run("guest", 8)
+    await fleet.until(lambda: lives.phase("guest") == "Running")
+    assert fleet.record("guest").shards[0].cluster == "west"
+    assert refused
+    assert not east.all("networkpolicies")
+
+
+@pytest.mark.parametrize("operations", range(0, 40, 2))
+async def test_a_gateway_that_dies_while_it_walls_in_leaves_no_wall_behind(
+    lives, crash, operations
+):
+    fleet = lives.fleet
+    await lives.lend(isolation=APART)
+    fleet.crash_after = fleet.operations + operations
+    try:
+        await lives.run("guest", 8)
+        for _ in range(6):
+            await fleet.round()
+    except crash:
+        pass
+    await fleet.restart()
+    if fleet.job("guest") is not None:
+        await fleet.delete_job("guest")
+    await fleet.until(lambda: not fleet.left_over())
+
+
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+async def test_no_pod_starts_before_its_wall_is_there(lives, monkeypatch, mode):
+    """A member that lets none in now, and did not say so when it was asked."""
+    fleet = lives.fleet
+    started, refused, lets_in = [], [], []
+    for member in fleet.members.values():
+
+        def look(member, pod, check=member.started):
+            check(member, pod)
+            assert member.all("networkpolicies"), "it started without a wall"
+            started.append(pod)
+
+        monkeypatch.setattr(member, "started", look)
+
+        async def handle(request, handle=member.handle):
+            dry = ("dryRun", "All") in request.query
+            if "/networkpolicies" in request.path and request.method == "POST" and not dry:
+                if not lets_in:
+                    refused.append(request)
+                    raise Unavailable("a webhook does not answer")
+            return await handle(request)
+
+        monkeypatch.setattr(member, "handle", handle)
+    await lives.lend(isolation=APART)
+    await lives.run("guest", 8, completionMode=mode)
+    await fleet.wait(5)
+    assert refused
+    assert not started
+    lets_in.append(True)
+    await fleet.until(lambda: lives.phase("guest") == "Running" and started)
 
 
 async def test_a_member_without_network_policies_takes_no_work_that_wants_one(lives, monkeypatch):
