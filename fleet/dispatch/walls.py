@@ -1,8 +1,8 @@
 """The NetworkPolicy that goes with work that is kept apart, and goes away with it.
 
 It belongs to the shard's object in the member, so the member removes both together. It is made
-right after that, where a dry run said that it would be let in, and before the gate opens, at which the
-first pod waits; and is brought up to date as pods in other members get addresses.
+right after that, where a dry run said that it would be let in, and before the gate opens, at which
+the first pod waits; and is brought up to date as pods in other members get addresses.
 What it says is not decided here: `Neighbours` does, which is wired outside.
 """
 
