@@ -120,13 +120,16 @@ class Debt(Model):
 
 
 class Preemption(Model):
-    """What a workload was ended for: other work, or the LendingPolicy that took its loan back."""
+    """What a workload was ended for: other work, the LendingPolicy that took its loan back, or the
+    PlacementPolicy by which it goes back to an earlier tier."""
 
-    kind: str = setting(REQUIRED, "Kind of the other workload, or LendingPolicy.")
+    kind: str = setting(
+        REQUIRED, "Kind of the other workload, or LendingPolicy, or PlacementPolicy."
+    )
     namespace: str = setting(REQUIRED, "Its namespace; empty for a LendingPolicy.")
     name: str = setting(REQUIRED, "Its name.")
     uid: str = setting(REQUIRED, "Its UID; empty where it is gone.")
-    why: str = setting("", "What the other waited for, or why the loan went back.")
+    why: str = setting("", "What the other waited for, or why the loan, or it, went back.")
 
 
 class LoanAmount(Model):
@@ -289,7 +292,10 @@ class PlacementStatus(Model):
     preempted_for: Preemption | None = setting(
         None, "What it was told to end for; absent once it was placed again."
     )
-    preemptions: int = setting(0, "How often it was ended for other work, or gave a loan back.")
+    preemptions: int = setting(
+        0,
+        "How often it was ended for other work, gave a loan back, or went back to an earlier tier.",
+    )
     run_time: Duration | None = setting(
         None, "How long it is expected to run; absent where not known."
     )

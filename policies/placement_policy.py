@@ -33,6 +33,12 @@ class Clusters(Model):
         "Tried in order: clusters of a later tier only when the earlier ones do not suffice; a "
         "cluster in no tier is not used.",
     )
+    return_after: Duration | None = setting(
+        None,
+        "How long an earlier tier must have had room for all of a running workload until that is "
+        "ended, and begins anew there; absent means that it runs where it is until it is done. "
+        "Bare Pods stay.",
+    )
 
 
 class RoleRule(Model):

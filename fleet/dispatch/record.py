@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch.budget import NOTHING, Budget
 from fleet.dispatch.marks import shard_name
-from policies import LENDING_POLICY
+from policies import LENDING_POLICY, PLACEMENT_POLICY
 from policies.scalars import duration_text, parse_duration
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class Record:
     """Whether programs add the offset to their index where a member cannot."""
     preempted_for: str = ""
     """`job payments/train`: it was told to end for that one; "" once it was placed again."""
-    returns: bool = False
-    """Whether that is the policy that its loan goes back by."""
+    ended_by: str = ""
+    """The kind of that."""
     loan: OnLoan | None = None
     """What it has on loan: the planner's word."""
     apart: Apart = TOGETHER
@@ -165,9 +165,11 @@ class Record:
     @property
     def goes(self) -> tuple[str, str]:
         """Why it ends, of one that was told to: a word, and a sentence."""
-        if self.returns:
+        if self.ended_by == LENDING_POLICY.name:
             told = f"the loan that it ran on went back by {self.preempted_for}, and it waits again"
             return "LoanReturned", told
+        if self.ended_by == PLACEMENT_POLICY.name:
+            return "MovesBack", "goes back to an earlier tier, where it begins anew"
         return "Preempted", f"ended for {self.preempted_for}, and waits again"
 
     @property
@@ -225,7 +227,7 @@ def read(status: Mapping[str, Any]) -> Record:
         plane=status.get("plane", ""),
         offsets=status.get("indexMode") == "Offset",
         preempted_for=_other(status.get("preemptedFor")),
-        returns=(status.get("preemptedFor") or {}).get("kind") == LENDING_POLICY.name,
+        ended_by=(status.get("preemptedFor") or {}).get("kind", ""),
         loan=_read_loan(status.get("loan")),
         apart=_read_apart(status.get("isolation")),
     )

@@ -253,6 +253,8 @@ def _loan(loan: Mapping[str, Any] | None) -> Iterator[str]:
 def _ended_for(told: Mapping[str, Any]) -> str:
     if told["kind"] == "LendingPolicy":
         return f"ended by LendingPolicy {told['name']}: {told.get('why', '')}"
+    if told["kind"] == "PlacementPolicy":
+        return f"goes back: {told.get('why', '')}"
     return f"ended for {told['kind'].lower()} {told['namespace']}/{told['name']}"
 
 

@@ -17,6 +17,7 @@ from fleet.scheduling.counted import pod_counts, times, total
 from fleet.scheduling.demand import run_time_of
 from fleet.scheduling.lending.loans import KIND, mark_of
 from fleet.scheduling.workloads import read
+from policies import PLACEMENT_POLICY
 from policies.scalars import parse_duration
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class Standing:
     started_s: float = 0.0
     run_time_s: float | None = None
     leaving_for: str = ""
-    """UID of the workload that it was told to end for, or the mark of a loan that goes back."""
+    """UID of the workload that it was told to end for, or the mark of a loan that goes back, or of
+    work that goes back to an earlier tier."""
     preemptions: int = 0
 
 
@@ -187,6 +189,8 @@ def _leaving_for(status: Object) -> str:
     told: Object | None = status.get("preemptedFor")
     if told is not None and told.get("kind") == KIND:
         return mark_of(told["name"])
+    if told is not None and told.get("kind") == PLACEMENT_POLICY.name:
+        return PLACEMENT_POLICY.name
     if told is not None:
         return str(told.get("uid", ""))
     loan: Object = status.get("loan") or {}

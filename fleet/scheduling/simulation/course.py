@@ -30,6 +30,7 @@ from fleet.scheduling.planner import Urgency, asked_of, item_of
 from fleet.scheduling.quota.tree import Key
 from fleet.scheduling.reasons import because, reason_of
 from fleet.scheduling.record import shards_of
+from fleet.scheduling.returning import Returns, away_of
 from fleet.scheduling.simulation.bills import Bills
 from fleet.scheduling.simulation.inventory import unmanaged
 from fleet.scheduling.simulation.members import Members
@@ -38,7 +39,7 @@ from fleet.scheduling.simulation.works import at_ms
 from policies.scalars import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from fleet.scheduling.capacity import PodKind
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
     from fleet.scheduling.queue.rules import Rules
+    from fleet.scheduling.returning import Away
     from fleet.scheduling.simulation.scenario import Scenario
     from fleet.scheduling.simulation.works import Work
     from fleet.scheduling.standing import Standing, Wish
@@ -70,6 +72,8 @@ class _Job:
     asked: Asked
     generation: int = 0
     ran_in: tuple[str, ...] = ()
+    tier: int = 1
+    """The latest that it runs in."""
     left_ms: int | None = None
     """Of its run, what is not done and saved; None: it runs on."""
     restart_ms: int = 0
@@ -118,6 +122,7 @@ class _Course:
         self._real = 0
         """Events in the queue that are more than looks."""
         self._looks: set[int] = set()
+        self._returns = Returns()
         self._now_ms = 0
         self._use = Use(scenario)
         self._bills = Bills(scenario)
@@ -187,6 +192,7 @@ class _Course:
     def _look_again(self) -> None:
         self._looks.discard(self._now_ms)
         self._look_at(self._desk.next_s())
+        self._look_at(self._returns.next_s())
         for uid, refusal in list(self._members.placer.refusals.items()):
             if uid not in self._asking:
                 continue
@@ -273,7 +279,23 @@ class _Course:
                     self._evict(self._jobs[each.uid], noticed=True)
                 case Refuse():
                     self._refuse(self._jobs[each.uid], reason_of(each.why), str(each.why))
+        back = self._returns.due(
+            self._away(), self._engine, self._members.placer.choose, now_s=self._now_s
+        )
+        if back is not None:
+            self._evict(self._jobs[back.uid])
+            return True
         return any(not isinstance(each, Wait) for each in decided)
+
+    def _away(self) -> Iterator[Away]:
+        """What runs in a later tier and may go back."""
+        for uid, run in self._engine.running().items():
+            job = self._jobs[uid]
+            movable = job.asked.policy.spec.clusters.return_after is not None
+            if movable and job.tier > 1 and job.work.obj["kind"] == "Job":
+                away = away_of(self._ask(job), run, job.tier, now_s=self._now_s)
+                if away is not None:
+                    yield away
 
     def _start(self, job: _Job, placed: Placed) -> None:
         plan = placed.plan
@@ -283,6 +305,7 @@ class _Course:
         self._members.seat(uid, plan)
         job.generation = plan.generation
         job.ran_in = tuple(shard.cluster for shard in plan.shards)
+        job.tier = max(shard.tier for shard in plan.shards)
         job.started_ms = self._now_ms
         job.token += 1
         clusters = {shard.cluster: shard.pods for shard in plan.shards}
@@ -386,6 +409,7 @@ class _Course:
         loan = loan_of(status, uid)
         self._loans += [loan] if loan is not None else []
         shards = shards_of(placement)
+        job.tier = max((each.tier for each in shards), default=1)
         job.history.start(0, {each.cluster: each.pods for each in shards}, present=True)
         self._seat_present(job, shards)
         self._bills.adopt(uid, job.history, placement, self._now)

@@ -384,3 +384,22 @@ def test_equal_files_in_any_order_give_equal_outcomes_and_no_more_runs_than_fits
     for each in told["quotas"]:
         if each["name"] == "all":
             assert all(int(r["peak"]) <= 24 for r in each["resources"])
+
+
+def test_what_burst_to_the_cloud_goes_back_when_its_own_room_stays_free() -> None:
+    tiers = [{"selector": {"matchLabels": {"tier": each}}} for each in ("own", "cloud")]
+    spec = {"workloads": {}, "clusters": {"tiers": tiers, "returnAfter": "30m"}}
+    objective = {"objective": {"checkpoint": {"every": "10m", "restart": "6m"}}}
+    rules = policy("PlacementPolicy", "p", spec | objective, "n")
+    rooms = cluster("a"), cluster("b", tier="cloud")
+    work = table("first,n,0,1h,8,", "burst,n,30m,9h,8,", "last,n,8h30m,1h,8,")
+    found = played(*rooms, rules, work)
+    gone_h = 1.5 + 30 / 3600
+    left_h = 9 - 1 + 0.1
+    assert spans(found) == {
+        "first": [(0, 1, "ended")],
+        # Nothing waited from 1 h on, so it goes when there was room for half an hour.
+        "burst": [(0.5, 1.5, "evicted"), (gone_h, pytest.approx(gone_h + left_h), "ended")],
+        "last": [(8.5, 9.5, "ended")],
+    }
+    assert [each.clusters for each in found.histories] == [{"a": 1}, {"a": 1}, {"b": 1}]

@@ -1,0 +1,167 @@
+"""Running work back to the clusters it should have had: an earlier tier that has room again.
+
+Only where its policy says so (`clusters.returnAfter`), one after the other, and never while
+anything waits for room. It is ended where it is and begins anew, so it has to gain by that: it is
+let be where it would be done before it is as far again, and each time that it was ended before it
+waits twice as long. Since when there was room is remembered here alone: it counts anew after a
+restart. Next step: `fleet.gateway.placing` has dispatch end it; then it waits where it stood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from fleet.scheduling.placement import Plan
+from policies import PLACEMENT_POLICY
+from policies.scalars import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from fleet.scheduling.decisions import Reason
+    from fleet.scheduling.engine import Engine
+    from fleet.scheduling.placement import Refusal
+    from fleet.scheduling.planner import Asked
+    from fleet.scheduling.queue.running import Run
+
+Object = dict[str, Any]
+
+MARK: Final = PLACEMENT_POLICY.name
+"""For whom work leaves that goes back to an earlier tier."""
+_FOR_ROOM: Final[frozenset[Reason]] = frozenset({"Capacity", "Behind", "Evicting"})
+_AT_MOST: Final = 64
+"""How many are asked about in a round, by who runs longest."""
+_MOST_DOUBLED: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Work of one generation that runs in a later tier and may go back."""
+
+    asked: Asked
+    tier: int
+    """The latest that it is in, from 1."""
+    after_s: float
+    """How long there has to be room."""
+    started_s: float
+    lost_s: float
+    """How much of what it has done is lost by that."""
+    ends_in_s: float | None
+    """When it is done where it is, where that is known."""
+
+    @property
+    def uid(self) -> str:
+        return self.asked.demand.workload.uid
+
+
+class Back(NamedTuple):
+    """Work that is to end where it is."""
+
+    uid: str
+    other: Object
+    """`status.preemptedFor` of it."""
+
+
+def tier_of(status: Object) -> int:
+    """The latest tier that work with a Placement of that status is in, where it runs and nothing
+    about it is under way; else 1."""
+    shards = status.get("shards") or ()
+    if (
+        status.get("phase") != "Running"
+        or any(status.get(name) for name in ("preemptedFor", "loan", "owed"))
+        or any(each.get("state") != "Running" or each.get("lostAt") for each in shards)
+    ):
+        return 1
+    return max((int(each.get("tier", 1)) for each in shards), default=1)
+
+
+def away_of(asked: Asked, run: Run, tier: int, *, now_s: float) -> Away | None:
+    """None for work that stays; `asked` is what would be asked if all of it were placed anew."""
+    after = asked.policy.spec.clusters.return_after
+    if after is None or tier < 2 or run.leaving_for:
+        return None
+    return Away(
+        asked,
+        tier,
+        after.total_seconds() * 2 ** min(run.evictions, _MOST_DOUBLED),
+        run.started_s,
+        run.lost_s(now_s),
+        None if run.ends_s is None else max(0.0, run.ends_s - now_s),
+    )
+
+
+class Choose(Protocol):
+    def __call__(self, asked: Asked, *, without: Collection[str]) -> Plan | Refusal: ...
+
+
+class Returns:
+    """Who goes back, over the rounds of a gateway."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[int, float]] = {}
+        """By uid, the generation that had room in an earlier tier, and since when."""
+        self._due: dict[str, float] = {}
+
+    def due(
+        self,
+        away: Iterable[Away],
+        engine: Engine,
+        choose: Choose,
+        *,
+        now_s: float,
+    ) -> Back | None:
+        """The one that goes now: the engine knows that it leaves. `choose` says where work would
+        go without some that runs."""
+        before, self._since, self._due = self._since, {}, {}
+        if any(run.leaving_for == MARK for run in engine.running().values()):
+            return None
+        if any(why is None or why.reason in _FOR_ROOM for _, why in engine.waiting()):
+            return None
+        found: Back | None = None
+        in_order = sorted(away, key=lambda each: (each.started_s, each.uid))
+        for each in in_order[:_AT_MOST]:
+            if _gains_nothing(each):
+                continue
+            plan = choose(each.asked, without=(each.uid,))
+            if not isinstance(plan, Plan) or max(e.tier for e in plan.shards) >= each.tier:
+                continue
+            generation, since_s = before.get(each.uid, (0, 0.0))
+            if generation != each.asked.generation:
+                since_s = now_s
+            self._since[each.uid] = each.asked.generation, since_s
+            due_s = since_s + each.after_s
+            if due_s > now_s:
+                self._due[each.uid] = due_s
+            elif found is None:
+                found = Back(each.uid, _why(each, plan, now_s - since_s))
+                engine.running()[each.uid].leaving_for = MARK
+        return found
+
+    def next_s(self) -> float | None:
+        """When somebody is due, if nothing changes until then."""
+        return min(self._due.values(), default=None)
+
+
+def _gains_nothing(each: Away) -> bool:
+    """Whether it would be done where it is before it had come as far again in another place."""
+    if each.ends_in_s is None:
+        return False
+    restart = each.asked.demand.policy.objective.checkpoint.restart
+    return each.ends_in_s <= each.lost_s + restart.total_seconds()
+
+
+def _why(each: Away, plan: Plan, room_s: float) -> Object:
+    policy, tiers = each.asked.policy, each.asked.policy.spec.clusters.tiers
+    tier = max(shard.tier for shard in plan.shards)
+    named = f"{tier} ({tiers[tier - 1].name})" if tiers[tier - 1].name else str(tier)
+    used = ", ".join(shard.cluster for shard in plan.shards)
+    for_ = duration_text(timedelta(seconds=int(room_s)))
+    return {
+        "kind": MARK,
+        "namespace": policy.namespace,
+        "name": policy.name,
+        "uid": "",
+        "why": f"tier {named} has had room for all of it for {for_}, in {used}",
+    }
