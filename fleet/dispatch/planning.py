@@ -7,11 +7,12 @@ is promised to plans in flight, what is leaving – off what is stored.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from fleet.errors import Invalid
     from policies.placement import Fencing
@@ -115,12 +116,16 @@ class Retimed:
     run_time: str | None
 
 
+Barred = Callable[[str, str], Mapping[str, str]]
+"""By namespace and UID of a workload, which clusters do not take it, and why."""
+
 Step = Answered | Refused | Evict | OnLoan | Retimed
 
 
 class Planner(Protocol):
-    def round(self, questions: Sequence[Question]) -> AsyncIterator[Step]:
-        """Decide about all that wait, together. What is told must be stored, or given up, before
+    def round(self, questions: Sequence[Question], *, barred: Barred) -> AsyncIterator[Step]:
+        """Decide about all that wait, together, and about what runs; `barred` holds of that, too.
+        What is told must be stored, or given up, before
         the next is asked for. What is not stored is decided anew in the next round."""
 
     def next_s(self) -> float | None:

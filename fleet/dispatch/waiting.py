@@ -104,7 +104,8 @@ class Waiting:
         """Have decided about everything that waits. Returns when to ask again at the latest."""
         asked = {each.workload.uid: each for each in self._questions()}
         waits = [self._bars.next_s(uid) for uid in asked]
-        async for step in self._planner.round([each.question for each in asked.values()]):
+        questions = [each.question for each in asked.values()]
+        async for step in self._planner.round(questions, barred=self._bars_of):
             try:
                 waits.append(await self._store_step(asked, step))
             except (Conflict, NotFound):
@@ -153,10 +154,13 @@ class Waiting:
             workload=workload.obj,
             placement=stored,
             lost=frozenset(e.cluster for e in before.shards if e.state in ("Lost", "Evicted")),
-            barred={**self._barred(key.namespace), **self._bars.of(workload.uid)},
+            barred=self._bars_of(key.namespace, workload.uid),
             unsplittable=workload.unsplittable(),
         )
         return _Waits(key, workload, placement, before, question)
+
+    def _bars_of(self, namespace: str, uid: str) -> Mapping[str, str]:
+        return {**self._barred(namespace), **self._bars.of(uid)}
 
     async def _store_step(self, asked: Mapping[str, _Waits], step: Step) -> float | None:
         """Returns when to ask again. Raises Conflict."""

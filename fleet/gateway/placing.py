@@ -20,6 +20,7 @@ from fleet.gateway import queue_metrics as metrics
 from fleet.gateway.givens import Givens, row
 from fleet.gateway.placements import Placements
 from fleet.gateway.quota_rules import NAMESPACES, QuotaRules
+from fleet.gateway.returning import Returning
 from fleet.scheduling import standing
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import total
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from fleet.dispatch.planning import Question, Step
+    from fleet.dispatch.planning import Barred, Question, Step
     from fleet.gateway.books import Books
     from fleet.gateway.placements import Reading
     from fleet.kube.resources import Resource
@@ -117,6 +118,7 @@ class Placing:
         self._retimed: list[tuple[str, float | None]] = []
         """What has a place and is expected to run for another time than its Placement says."""
         self._listeners: list[Callable[[], None]] = []
+        self._returning = Returning(self._placements, self.engine, self._rooms)
 
     @property
     def claims(self) -> Claims:
@@ -127,7 +129,9 @@ class Placing:
         """Have `listener` told after each round: what is in use and what waits may have changed."""
         self._listeners.append(listener)
 
-    async def round(self, questions: Sequence[Question]) -> AsyncIterator[Step]:
+    async def round(
+        self, questions: Sequence[Question], *, barred: Barred = lambda namespace, uid: {}
+    ) -> AsyncIterator[Step]:
         """See `fleet.dispatch.planning.Planner`."""
         fleet, now = self._givens.fleet(), self._now()
         self._read_all()
@@ -163,6 +167,7 @@ class Placing:
             yield Retimed(there[uid].placement.key, uid, run_time)
         self.engine.capacity_changed()
         decisions = self.desk.step(now.timestamp())
+        back = self._returning.decide(fleet, now, barred)
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
         for decided in decisions:
             if isinstance(decided, Admit):
@@ -183,6 +188,8 @@ class Placing:
                 untold += decided.victims
         for uid in dict.fromkeys(untold):
             yield self._evict(uid, there)
+        if back is not None:
+            yield back
         for item, why in list(self.engine.waiting()):
             if why is not None:
                 yield self._answered(
@@ -193,8 +200,8 @@ class Placing:
 
     def next_s(self) -> float | None:
         """See `fleet.dispatch.planning.Planner`."""
-        at = self.desk.next_s()
-        return None if at is None else max(0.0, at - self._now().timestamp())
+        times = [at for at in (self.desk.next_s(), self._returning.next_s()) if at is not None]
+        return max(0.0, min(times) - self._now().timestamp()) if times else None
 
     def foretell(
         self, questions: Sequence[Question], rules: Sequence[Object], *, measured: bool = False

@@ -20,7 +20,7 @@ from policies.scalars import duration_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from fleet.scheduling.decisions import Reason
+    from fleet.scheduling.decisions import Why
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.placement import Refusal
     from fleet.scheduling.planner import Asked
@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 MARK: Final = PLACEMENT_POLICY.name
 """For whom work leaves that goes back to an earlier tier."""
-_FOR_ROOM: Final[frozenset[Reason]] = frozenset({"Capacity", "Behind", "Evicting"})
+_OF_PRICES: Final = frozenset({"TooDear", "OtherCurrency", "PriceUnknown"})
 _AT_MOST: Final = 64
 """How many are asked about in a round, by who runs longest."""
 _MOST_DOUBLED: Final = 6
@@ -92,8 +92,12 @@ def away_of(asked: Asked, run: Run, tier: int, *, now_s: float) -> Away | None:
     )
 
 
-class Choose(Protocol):
-    def __call__(self, asked: Asked, *, without: Collection[str]) -> Plan | Refusal: ...
+class Rooms(Protocol):
+    """See `fleet.scheduling.rooms.Rooms`."""
+
+    refusals: dict[str, Refusal]
+
+    def choose(self, asked: Asked, *, without: Collection[str]) -> Plan | Refusal: ...
 
 
 class Returns:
@@ -108,23 +112,22 @@ class Returns:
         self,
         away: Iterable[Away],
         engine: Engine,
-        choose: Choose,
+        rooms: Rooms,
         *,
         now_s: float,
     ) -> Back | None:
-        """The one that goes now: the engine knows that it leaves. `choose` says where work would
-        go without some that runs."""
+        """The one that goes now: the engine knows that it leaves."""
         before, self._since, self._due = self._since, {}, {}
         if any(run.leaving_for == MARK for run in engine.running().values()):
             return None
-        if any(why is None or why.reason in _FOR_ROOM for _, why in engine.waiting()):
+        if any(_for_room(why, rooms.refusals.get(item.uid)) for item, why in engine.waiting()):
             return None
         found: Back | None = None
         in_order = sorted(away, key=lambda each: (each.started_s, each.uid))
         for each in in_order[:_AT_MOST]:
             if _gains_nothing(each):
                 continue
-            plan = choose(each.asked, without=(each.uid,))
+            plan = rooms.choose(each.asked, without=(each.uid,))
             if not isinstance(plan, Plan) or max(e.tier for e in plan.shards) >= each.tier:
                 continue
             generation, since_s = before.get(each.uid, (0, 0.0))
@@ -142,6 +145,13 @@ class Returns:
     def next_s(self) -> float | None:
         """When somebody is due, if nothing changes until then."""
         return min(self._due.values(), default=None)
+
+
+def _for_room(why: Why | None, refusal: Refusal | None) -> bool:
+    """Whether one that waits may start when there is more room, as far as is known."""
+    if why is None or why.reason in ("Behind", "Evicting"):
+        return True
+    return why.reason == "Capacity" and (refusal is None or refusal.awaits not in _OF_PRICES)
 
 
 def _gains_nothing(each: Away) -> bool:

@@ -280,7 +280,7 @@ class _Course:
                 case Refuse():
                     self._refuse(self._jobs[each.uid], reason_of(each.why), str(each.why))
         back = self._returns.due(
-            self._away(), self._engine, self._members.placer.choose, now_s=self._now_s
+            self._away(), self._engine, self._members.placer, now_s=self._now_s
         )
         if back is not None:
             self._evict(self._jobs[back.uid])

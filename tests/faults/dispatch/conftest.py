@@ -445,7 +445,7 @@ class Planner:
         self.per_hour: dict[str, str] = {}
         """What a shard costs in a cluster, in USD."""
 
-    async def round(self, questions: Any) -> AsyncIterator[Answered]:
+    async def round(self, questions: Any, *, barred: Any) -> AsyncIterator[Answered]:
         for question in sorted(questions, key=lambda each: each.workload["metadata"]["name"]):
             yield Answered(question, await self.plan(question))
 

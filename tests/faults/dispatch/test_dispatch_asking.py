@@ -26,7 +26,7 @@ class Refusing:
     def __init__(self) -> None:
         self.asked = asyncio.Queue()
 
-    async def round(self, questions):
+    async def round(self, questions, *, barred):
         for question in questions:
             self.asked.put_nowait(question.workload)
             status = {**(question.placement.get("status") or {}), "message": "no room"}

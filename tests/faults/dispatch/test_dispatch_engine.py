@@ -35,7 +35,9 @@ class Books:
 
     def clusters(self):
         return [
-            Cluster(name, {}, self._accounts(member).capacity(0.0), ready=not member.cut)
+            Cluster(
+                name, {"name": name}, self._accounts(member).capacity(0.0), ready=not member.cut
+            )
             for name, member in self._fleet.members.items()
         ]
 
@@ -390,3 +392,96 @@ async def test_how_long_work_is_expected_to_run_may_be_said_while_it_runs(sizes,
     revision = fleet.store.sequencer.current
     await fleet.settle()
     assert fleet.store.sequencer.current == revision
+
+
+@pytest.fixture
+async def tiers(fleet, engines):
+    """`own` has room for six and `cloud` for eight, tried in that order; work goes back when there
+    was room for 20 s."""
+    await fleet.join("own", room=6)
+    await fleet.join("cloud", room=8)
+    tiers = [{"name": each, "selector": {"matchLabels": {"name": each}}} for each in fleet.members]
+    clusters = {"tiers": tiers, "returnAfter": "20s"}
+    policy = {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "all", "namespace": "payments", "uid": "pp"},
+        "spec": {"workloads": {}, "clusters": clusters},
+    }
+    await fleet.store.create(PLACEMENT_POLICY.resource, policy)
+    await fleet.restart()
+    return fleet
+
+
+def runs_in(fleet, name):
+    record = fleet.record(name)
+    return [each.cluster for each in record.shards] if record.phase == "Running" else []
+
+
+async def burst(fleet):
+    """`first` takes the own room, `train` goes to the cloud."""
+    await run(fleet, "first", 4)
+    await run(fleet, "train", 4)
+    await fleet.until(lambda: runs_in(fleet, "train") == ["cloud"])
+    assert runs_in(fleet, "first") == ["own"]
+
+
+async def test_what_burst_to_a_later_tier_goes_back_once_there_was_room_for_so_long(tiers, engines):
+    fleet = tiers
+    await burst(fleet)
+    await fleet.wait(30)
+    assert runs_in(fleet, "train") == ["cloud"], "two are free, it needs four"
+    await fleet.delete_job("first")
+    await fleet.wait(10)
+    assert runs_in(fleet, "train") == ["cloud"]
+    await fleet.until(lambda: runs_in(fleet, "train") == ["own"])
+    assert {"MovesBack"} <= fleet.events()
+    told = status(fleet)
+    assert (told["generation"], told["preemptions"]) == (2, 1)
+    assert "preemptedFor" not in told
+    assert fleet.job()["status"].get("failed", 0) == 0
+    await fleet.wait(60)
+    assert (runs_in(fleet, "train"), status(fleet)["generation"]) == (["own"], 2)
+    engines[-1].engine.verify()
+
+
+async def test_what_waits_for_room_gets_it_before_anything_goes_back(tiers, engines):
+    fleet = tiers
+    await burst(fleet)
+    await run(fleet, "wide", 6)
+    await fleet.until(lambda: fleet.record("wide").reason == "NoRoom")
+    await fleet.delete_job("first")
+    await fleet.until(lambda: runs_in(fleet, "wide") == ["own"])
+    await fleet.wait(60)
+    assert runs_in(fleet, "train") == ["cloud"]
+
+
+async def test_a_cluster_that_does_not_take_the_work_is_no_room_to_go_back_to(
+    tiers, engines, monkeypatch
+):
+    fleet = tiers
+    await burst(fleet)
+    monkeypatch.setattr(fleet.waiting, "_barred", lambda namespace: {"own": "does not accept it"})
+    await fleet.delete_job("first")
+    await fleet.wait(60)
+    assert runs_in(fleet, "train") == ["cloud"]
+
+
+@pytest.mark.parametrize("operations", range(0, 30, 3))
+async def test_a_gateway_that_dies_while_work_goes_back_goes_on_with_it(
+    tiers, engines, crash, operations
+):
+    fleet = tiers
+    await burst(fleet)
+    await fleet.delete_job("first")
+    try:
+        await fleet.until(lambda: not runs_in(fleet, "first"))
+        fleet.crash_after = fleet.operations + operations
+        for _ in range(80):
+            await fleet.round()
+    except crash:
+        pass
+    await fleet.restart()
+    await fleet.until(lambda: runs_in(fleet, "train") == ["own"])
+    assert len(fleet.running()) == 4
+    assert status(fleet)["preemptions"] == 1

@@ -43,11 +43,15 @@ def away(build):
 def fleet(build):
     """`fleet(own=8)` answers where work would go with so many accelerators in the own room."""
 
-    def made(own):
+    def made(own, refusals=()):
         views = Views((
             build.cluster("idc", own), build.cluster("aws", 64, provider="aws"),
         ), prices=build.prices(), now_s=0.0)  # fmt: skip
-        return lambda asked, without: asked.choose(views, Fleet(()).ceilings, now=build.now)
+        none = Fleet(()).ceilings
+        return SimpleNamespace(
+            refusals=dict(refusals),
+            choose=lambda asked, *, without: asked.choose(views, none, now=build.now),
+        )
 
     return made
 
@@ -59,7 +63,7 @@ class Engine:
         uids = [each.uid for each in away]
         self._running = {uid: SimpleNamespace(leaving_for="") for uid in uids}
         self._running["other"] = SimpleNamespace(leaving_for=leaving_for)
-        self._waiting = [(None, why) for why in waiting]
+        self._waiting = [(SimpleNamespace(uid="waits"), why) for why in waiting]
 
     def running(self):
         return self._running
@@ -68,9 +72,9 @@ class Engine:
         return self._waiting
 
 
-def due(returns, away, choose, now_s, **engine):
+def due(returns, away, rooms, now_s, **engine):
     engine = Engine(away, **engine)
-    found = returns.due(away, engine, choose, now_s=now_s)
+    found = returns.due(away, engine, rooms, now_s=now_s)
     leaves = {uid for uid, run in engine.running().items() if run.leaving_for} - {"other"}
     assert leaves == (set() if found is None else {found.uid})
     return None if found is None else found.uid
@@ -116,6 +120,15 @@ def test_what_waits_for_room_comes_first(away, fleet, reason):
     assert due(returns, work, fleet(8), 1400.0, waiting=[Why("Quota")]) == "uid-train"
 
 
+@pytest.mark.parametrize(("awaits", "goes"), [("TooDear", True), ("TierNotYet", False)])
+def test_what_waits_for_other_prices_holds_nobody_up(away, fleet, build, awaits, goes):
+    returns, work = Returns(), [away()]
+    rooms = fleet(8, {"waits": Refusal(build.demand(), "no", (), awaits=awaits)})
+    for now_s in (0.0, 700.0):
+        found = due(returns, work, rooms, now_s, waiting=[Why("Capacity")])
+    assert (found is not None) == goes
+
+
 def test_one_goes_after_the_other_those_first_that_run_longest(away, fleet):
     returns = Returns()
     work = [away("young", started_s=50.0), away("old", started_s=10.0)]
@@ -154,7 +167,8 @@ def test_what_finds_no_place_at_all_stays(away, build):
     refusal = Refusal(build.demand(), "no", ())
     returns = Returns()
     for now_s in (0.0, 700.0):
-        assert due(returns, [away()], lambda asked, without: refusal, now_s) is None
+        rooms = SimpleNamespace(refusals={}, choose=lambda asked, *, without: refusal)
+        assert due(returns, [away()], rooms, now_s) is None
 
 
 RUNS = {"state": "Running", "tier": 2}

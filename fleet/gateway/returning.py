@@ -1,0 +1,74 @@
+"""Running work that goes back to an earlier tier, on its way from Placements to dispatch.
+
+`fleet.scheduling.returning` decides; here Placements and workloads are read for it, once in a
+round, and what it decides becomes a step. Next step: `placing` yields it, dispatch stores it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleet.dispatch.planning import Evict, Said
+from fleet.errors import Invalid
+from fleet.scheduling.planner import asked_of
+from fleet.scheduling.returning import Away, Returns, away_of, tier_of
+from fleet.scheduling.selection import by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from fleet.dispatch.planning import Barred
+    from fleet.gateway.placements import Placements
+    from fleet.scheduling.engine import Engine
+    from fleet.scheduling.planner import Fleet
+    from fleet.scheduling.rooms import Rooms
+
+
+class Returning:
+    def __init__(self, placements: Placements, engine: Engine, rooms: Rooms) -> None:
+        self._placements = placements
+        self._engine = engine
+        self._rooms = rooms
+        self._returns = Returns()
+
+    def decide(self, fleet: Fleet, now: datetime, barred: Barred) -> Evict | None:
+        """After the engine's step of a round. `barred` says of a namespace and a uid which
+        clusters do not take that work, and why."""
+        away = self._away(fleet, now, barred)
+        back = self._returns.due(away, self._engine, self._rooms, now_s=now.timestamp())
+        if back is None:
+            return None
+        place = self._placements.by_uid[back.uid].placement.key
+        return Evict(place, back.uid, back.other, Said("Normal", "MovesBack", back.other["why"]))
+
+    def next_s(self) -> float | None:
+        """When somebody is due, if nothing changes until then."""
+        return self._returns.next_s()
+
+    def _away(self, fleet: Fleet, now: datetime, barred: Barred) -> Iterator[Away]:
+        policies = by_name(fleet.policies)
+        for uid, read in self._placements.by_uid.items():
+            run, tier = self._engine.running().get(uid), tier_of(read.status)
+            if tier == 1 or run is None or read.workload is None or read.told["kind"] != "Job":
+                continue
+            placement, workload = read.placement.parse(), read.workload.parse()
+            told = placement["spec"].get("policy") or {}
+            policy = policies.get((told.get("namespace", ""), told.get("name", "")))
+            if policy is None or policy.clusters.return_after is None:
+                continue
+            one = "it was placed in one cluster" if read.status.get("mode") == "One" else ""
+            try:
+                asked = asked_of(
+                    workload,
+                    placement,
+                    fleet,
+                    now=now,
+                    barred=barred(read.placement.namespace, uid),
+                    unsplittable=one,
+                )
+            except Invalid:
+                continue  # nobody could place it anew: it runs on where it is
+            found = away_of(asked, run, tier, now_s=now.timestamp())
+            if found is not None:
+                yield found
