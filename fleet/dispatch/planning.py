@@ -12,12 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from fleet.errors import Invalid
     from policies.placement import Fencing
 
 Object = dict[str, Any]
+
+
+def nobody() -> None:
+    """Whom it does not concern that something is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Answer:
     `placed` says whether there is a plan: the status then has a higher generation, and its shards
     cover every rank. `offsets` is whether its program can add an offset to a local index.
     `retry_after_s` is when to ask again if nothing changes before. `final` is whether it is
-    refused, and not to wait. `said` is told of it once the plan is stored.
+    refused, and not to wait. Once the plan is stored, `said` is told of it and `stored` called.
     """
 
     spec: Object
@@ -65,6 +69,7 @@ class Answer:
     offsets: bool = False
     retry_after_s: float | None = None
     said: Said | None = None
+    stored: Callable[[], None] = field(default=nobody, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +92,25 @@ class Refused:
 class Evict:
     """A workload is to end, so that another can start, or because its loan goes back. `placement`
     is its Placement, as namespace and name, `uid` its own; `other` is what a Placement says of what
-    it ends for, `said` what it is told."""
+    it ends for, `said` what it is told. `stored` is called once that is so, and was not before."""
 
     placement: tuple[str, str]
     uid: str
     other: Object
     said: Said
+    stored: Callable[[], None] = field(default=nobody, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class OnLoan:
     """What stands at a workload that runs on loan: renewed, or called back; `loan` is None where
-    its own quota covers it from here on."""
+    its own quota covers it from here on. `stored` is called once that is so, and was not before."""
 
     placement: tuple[str, str]
     uid: str
     loan: Object | None
     said: Said
+    stored: Callable[[], None] = field(default=nobody, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

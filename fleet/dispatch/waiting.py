@@ -174,6 +174,7 @@ class Waiting:
         answer = step.answer
         await self._store_answer(waits.workload, waits.placement, waits.before, answer)
         if answer.placed:
+            answer.stored()
             self.discard(waits.key)
             if answer.said is not None:
                 await self._tell(waits.workload.obj, answer.said)
@@ -207,6 +208,8 @@ class Waiting:
         await self._store.rewrite(PLACEMENT.resource, namespace=namespace, name=name, change=change)
         if isinstance(step, Retimed):
             return  # whoever said so knows it
+        if told:
+            step.stored()
         for reference in told:
             about = {**reference, "metadata": {**reference, "namespace": namespace}}
             await self._tell(about, step.said)

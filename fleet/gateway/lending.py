@@ -90,27 +90,25 @@ def told(decided: Renew | Recall | Return | Settle, place: Place, store: ObjectS
     loan = decided.loan
     match decided:
         case Renew():
-            metrics.LOANS_RENEWED.inc()
             said = Said("Normal", "LoanRenewed", record.words(loan))
-            return OnLoan(place, loan.uid, record.written(loan), said)
+            return OnLoan(place, loan.uid, record.written(loan), said, metrics.LOANS_RENEWED.inc)
         case Recall():
-            metrics.LOANS_RECALLED.inc()
             said = Said("Warning", "LoanRecalled", record.ends_words(loan))
-            return OnLoan(place, loan.uid, record.written(loan), said)
+            return OnLoan(place, loan.uid, record.written(loan), said, metrics.LOANS_RECALLED.inc)
         case Settle():
-            metrics.LOANS_SETTLED.inc()
             words = f"quota {loan.to} covers what was on loan from {loan.donor}: it goes on"
             if not decided.covered:
                 words = (
                     f"no LendingPolicy lends for {loan.donor} any more: it goes on, and what was "
                     "on loan is borrowed without a term, as quotas allow"
                 )
-            return OnLoan(place, loan.uid, None, Said("Normal", "LoanSettled", words))
+            said = Said("Normal", "LoanSettled", words)
+            return OnLoan(place, loan.uid, None, said, metrics.LOANS_SETTLED.inc)
         case Return():
-            metrics.LOANS_RETURNED.inc()
             entry = store.get(LENDING_POLICY.resource, "", loan.policy)
             other = record.returned_to(loan, uid=entry.uid if entry is not None else "")
-            return Evict(place, loan.uid, other, Said("Warning", "LoanReturned", other["why"]))
+            said = Said("Warning", "LoanReturned", other["why"])
+            return Evict(place, loan.uid, other, said, metrics.LOANS_RETURNED.inc)
 
 
 Step = Evict | OnLoan

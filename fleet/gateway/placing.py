@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Retimed, Said
+from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Retimed, Said, nobody
 from fleet.errors import Invalid
 from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
@@ -171,12 +171,10 @@ class Placing:
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
         for decided in decisions:
             if isinstance(decided, Admit):
-                metrics.ADMITTED.inc()
                 plan = decided.placed.plan
                 assert isinstance(plan, Plan)
                 yield self._answered(asked[decided.uid], plan, fleet, now)
             elif isinstance(decided, Lend):
-                metrics.LOANS_MADE.inc()
                 plan = decided.placed.plan
                 assert isinstance(plan, Plan)
                 yield self._answered(asked[decided.uid], plan, fleet, now, loan=decided.loan)
@@ -184,7 +182,6 @@ class Placing:
                 place = there[decided.uid].placement.key
                 yield lending.told(decided, place, self._store)
             elif isinstance(decided, Preempt):
-                metrics.PREEMPTED.inc(len(decided.victims))
                 untold += decided.victims
         for uid in dict.fromkeys(untold):
             yield self._evict(uid, there)
@@ -311,7 +308,13 @@ class Placing:
         apart = isolation_of(each.item.quota, self.desk.tree, self.desk.terms, loan)
         status = lending.kept_apart(status, apart if decided.placed else None)
         said = lending.lent(loan) if loan is not None else None
-        return each.answered(replace(decided, status=status), said=said)
+
+        def admitted() -> None:
+            metrics.ADMITTED.inc()
+            if loan is not None:
+                metrics.LOANS_MADE.inc()
+
+        return each.answered(replace(decided, status=status), said=said, stored=admitted)
 
     def _waits(self, each: _Asked, why: Why) -> Refusal | Held:
         refusal = self._rooms.refusals.get(each.uid)
@@ -353,7 +356,7 @@ class Placing:
             "uid": run.leaving_for,
         }
         said = Said("Warning", "Preempted", f"has to end for {self._name(run.leaving_for)}")
-        return Evict(read.placement.key, uid, told, said)
+        return Evict(read.placement.key, uid, told, said, metrics.PREEMPTED.inc)
 
     # -- what there is
 
@@ -545,7 +548,13 @@ class _Asked(NamedTuple):
     def uid(self) -> str:
         return self.item.uid
 
-    def answered(self, decided: Decided, *, said: Said | None = None) -> Answered:
+    def answered(
+        self,
+        decided: Decided,
+        *,
+        said: Said | None = None,
+        stored: Callable[[], None] = nobody,
+    ) -> Answered:
         rules = decided.policy.spec
         answer = Answer(
             spec=decided.spec,
@@ -557,6 +566,7 @@ class _Asked(NamedTuple):
             offsets=rules.gang.index_mode == "Offset",
             retry_after_s=decided.retry_after_s,
             said=said,
+            stored=stored,
         )
         return Answered(self.question, answer)
 

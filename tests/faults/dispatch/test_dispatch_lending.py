@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from fleet.dispatch import record as records
-from fleet.errors import Forbidden, Unavailable
+from fleet.errors import Conflict, Forbidden, Unavailable
 from fleet.gateway.loans import Loans
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
@@ -418,8 +418,6 @@ async def test_a_recall_that_cannot_be_stored_is_decided_again(lives, monkeypatc
     async def refuse_once(self, step):
         if not lost:
             lost.append(step)
-            from fleet.errors import Conflict
-
             raise Conflict("somebody else wrote")
         await change(self, step)
 
@@ -429,6 +427,36 @@ async def test_a_recall_that_cannot_be_stored_is_decided_again(lives, monkeypatc
     assert lost
     assert lost[0].loan["endsAt"] <= lives.loan()["endsAt"], "notice counts from when it is given"
     await fleet.until(lambda: lives.phase("guest") == "Queued")
+
+
+@pytest.mark.parametrize("seen", ["_change", "_store_answer"])
+async def test_what_is_counted_is_what_was_stored(lives, monkeypatch, seen):
+    """Each is decided twice, for once it could not be written down."""
+    fleet, lost = lives.fleet, {}
+    kept = getattr(type(fleet.waiting), seen)
+
+    async def refuse_once(self, *told):
+        step = told[-1]
+        what = type(step).__name__, str(getattr(step, "said", None))[:40]
+        if getattr(step, "placed", True) and lost.setdefault(what, 0) == 0:
+            lost[what] += 1
+            raise Conflict("somebody else wrote")
+        await kept(self, *told)
+
+    names = ("admitted", "made", "recalled", "returned")
+    metrics = ("fleet_queue_admitted_total", *(f"fleet_loans_{name}_total" for name in names[1:]))
+    before = [REGISTRY.get_sample_value(each) for each in metrics]
+    monkeypatch.setattr(type(fleet.waiting), seen, refuse_once)
+    await lives.lend()
+    await lives.on_loan()
+    lives.books.serving = {"east": 6, "west": 4}
+    await fleet.until(lambda: lives.phase("guest") == "Queued" and lives.lent() == 0)
+    await fleet.restart()
+    await fleet.wait(3)
+    after = [REGISTRY.get_sample_value(each) for each in metrics]
+    counted = {name: b - a for name, a, b in zip(names, before, after, strict=True)}
+    assert counted == {"admitted": 1, "made": 1, "recalled": 1, "returned": 1}
+    assert len(lost) == (2 if seen == "_change" else 1)
 
 
 def truths(status):
