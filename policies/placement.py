@@ -58,6 +58,9 @@ class Role(Model):
 
     name: str = setting(REQUIRED, "Name of the role.")
     pods: int = setting(REQUIRED, "How many pods it has.")
+    min: int | None = setting(
+        None, "Fewest of them that it runs with; absent where it is all or none."
+    )
     unit: int = setting(1, "Pods that stay together.")
     network: str = setting("None", "Network that connects them.")
     request: dict[str, Quantity] = setting({}, "What one pod requests.")
@@ -255,6 +258,9 @@ class PlacementStatus(Model):
     )
     shards: Items[Shard] = setting(
         (), "Its parts, by cluster.", json_schema_extra=by_key("cluster")
+    )
+    ranks: str = setting(
+        "", "How many run, of how many that were asked for; absent where it is all or none."
     )
     owed: Items[Debt] = setting(
         (),

@@ -51,7 +51,7 @@ class RoleRule(Model):
     )
     min: int | None = setting(
         None,
-        f"Fewest pods of the role to run with; absent as for the gang. {LATER}",
+        "Fewest pods of the role to run with; absent as for the gang.",
         ge=1,
         le=MOST_PODS,
     )
@@ -79,7 +79,8 @@ class Gang(Model):
     min: int | None = setting(
         None,
         "Fewest pods that an elastic workload runs with, in whole units, where not all find room; "
-        f"absent means all or none. {LATER}",
+        "absent means all or none. For Jobs whose pods share the work among those that run: Indexed "
+        "with as many completions as parallelism, and work queues; others run with all of them.",
         ge=1,
         le=MOST_PODS,
     )

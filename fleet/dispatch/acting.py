@@ -187,6 +187,7 @@ class Actor:
             names_from=lambda source: self._names_from(workload.namespace, source),
             on_nodes=lambda spec: self._on_blocks(shard.cluster, shard.blocks, spec),
             alone=lambda template: self._alone(shard.cluster, template, record),
+            elastic=record.elastic,
         )
         kind = workload.kind
         wanted = kind.shape(workload, shard, terms)
@@ -425,7 +426,7 @@ class Actor:
             return None
         metadata = self._metadata(shard, workload, owner)
         service = rendezvous.service(workload.service, metadata)
-        peers = rendezvous.peers_of(workload.name, record.shards, sights)
+        peers = rendezvous.peers_of(workload.name, record.world, sights)
         name = shard.name(workload.name)
         slices = rendezvous.slices(workload.service, name, peers, metadata)
         known = ("meet", shard.cluster, act.view.uid)
@@ -475,7 +476,9 @@ class Actor:
         shard = act.shard
         gang = self._gang(workload, record, sights)
         known = (workload.uid, shard.cluster, act.view.uid)
-        told = _fingerprint([gang.generation, gang.shards, gang.loan, *map(str, gang.peers)])
+        told = _fingerprint(
+            [gang.generation, gang.shards, gang.loan, gang.lead, *map(str, gang.peers)]
+        )
         if shard.state == "Running" and self._gates.get(known) == told:
             return None
         name = workload.kind.gate_name(shard.name(workload.name))
@@ -510,18 +513,21 @@ class Actor:
         self, workload: Workload, record: Record, sights: Mapping[str, Sight]
     ) -> environment.Gang:
         pod_spec = workload.pod_spec
-        gang = workload.gang
+        gang, lead = workload.gang, record.lead
         return environment.Gang(
             job=workload.name,
-            generation=record.generation,
+            generation=record.told,
             domain=record.plane,
-            shards=len(record.shards),
-            nodes=workload.nodes,
+            shards=len(record.world),
+            nodes=record.ranks if record.elastic else workload.nodes,
             service=workload.service if gang else "",
             port=shape.port_of(pod_spec),
             processes=shape.processes_of(pod_spec),
-            peers=rendezvous.peers_of(workload.name, record.shards, sights) if gang else (),
+            peers=rendezvous.peers_of(workload.name, record.world, sights) if gang else (),
             loan=record.loan.file() if record.loan is not None else None,
+            lead=lead.first if lead is not None else 0,
+            between=None if record.least is None else (record.least, workload.nodes),
+            run=workload.uid,
         )
 
     async def _ensure(

@@ -420,19 +420,20 @@ class _Pass:
 
     def _serve(self, record: Record, shard: Shard, view: ShardView) -> None:
         self.acts.append(Meet(shard, view))
-        if shard.first == 0 or self._lead_is_known(record):
+        lead = record.lead
+        leads = lead is not None and lead.cluster == shard.cluster
+        if leads or self._lead_is_known(lead):
             self.acts.append(Open(shard, view))
 
-    def _lead_is_known(self, record: Record) -> bool:
-        """Whether pods of the other shards may start: rank 0 can be found."""
+    def _lead_is_known(self, lead: Shard | None) -> bool:
+        """Whether pods of the other shards may start: the leading rank can be found."""
         if not self.s.ask.indexed:
             return True
-        lead = next((each for each in record.shards if each.first == 0), None)
         if lead is None:
             return False
         if lead.state == "Succeeded":
             return True
-        return any(pod.rank == 0 and pod.address for pod in self._sight(lead).pods)
+        return any(pod.rank == lead.first and pod.address for pod in self._sight(lead).pods)
 
     # -- plans on their way
 

@@ -41,6 +41,9 @@ _OF_GANGS: Final = (
     "PET_NNODES", "PET_MASTER_ADDR", "PET_MASTER_PORT",
     "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES",
 )  # fmt: skip
+_OF_ELASTIC: Final = ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID")
+"""What torchrun meets by, where how many it is differs: only its static rendezvous takes a rank
+that it is given."""
 _NODE_RANKS: Final = ("FLEET_GLOBAL_INDEX", "FLEET_NODE_RANK", "PET_NODE_RANK")
 _PROCESS_RANKS: Final = ("RANK", "JAX_PROCESS_ID")
 # What counts processes is right only where a node has one, unless told how many.
@@ -67,6 +70,7 @@ class Gang:
     domain: str
     shards: int
     nodes: int
+    """Ranks that run together."""
     service: str = ""
     port: int = DEFAULT_PORT
     processes: int = 1
@@ -74,21 +78,35 @@ class Gang:
     peers: tuple[Peer, ...] = ()
     loan: Mapping[str, str] | None = None
     """What it is told of the loan that it runs on: a program that looks at it has its notice."""
+    lead: int = 0
+    """The rank that the others find each other by."""
+    between: tuple[int, int] | None = None
+    """Fewest and most ranks, of one whose number differs."""
+    run: str = ""
+    """Names the workload to those that meet, for as long as it is there."""
 
     @property
     def lead_name(self) -> str:
-        return f"{self.job}-0.{self.service}"
+        return f"{self.job}-{self.lead}.{self.service}"
 
     @property
     def lead_address(self) -> str:
-        return next((peer.address for peer in self.peers if peer.rank == 0), "")
+        return next((peer.address for peer in self.peers if peer.rank == self.lead), "")
+
+    @property
+    def counted(self) -> str:
+        """How many nodes torchrun is told of."""
+        if self.between is None:
+            return str(self.nodes)
+        least, most = self.between
+        return f"{least}:{most}"
 
 
 def gate_data(
     gang: Gang, *, cluster: str, index: int, offset: int, lead: str = ""
 ) -> dict[str, str]:
-    """The data of one shard's gate. `lead` is how rank 0 is called (`lead_for`); `offset` what
-    the program has to add to its own index."""
+    """The data of one shard's gate. `lead` is how the leading rank is called (`lead_for`); `offset`
+    what the program has to add to its own index."""
     data = {
         "FLEET_JOB": gang.job,
         "FLEET_GENERATION": str(gang.generation),
@@ -112,7 +130,7 @@ def gate_data(
             "MASTER_ADDR": lead,
             "MASTER_PORT": port,
             "WORLD_SIZE": str(gang.nodes * gang.processes),
-            "PET_NNODES": str(gang.nodes),
+            "PET_NNODES": gang.counted,
             "PET_MASTER_ADDR": lead,
             "PET_MASTER_PORT": port,
             "JAX_COORDINATOR_ADDRESS": _endpoint(lead, port),
@@ -121,15 +139,25 @@ def gate_data(
                 f"{peer.host}.{gang.service} slots={gang.processes}\n" for peer in gang.peers
             ),
         }
+        if gang.between is not None:
+            data |= {
+                "PET_RDZV_BACKEND": "c10d",
+                "PET_RDZV_ENDPOINT": _endpoint(lead, port),
+                "PET_RDZV_ID": gang.run or gang.job,
+            }
     return data
 
 
 def lead_for(gang: Gang, present: Mapping[str, str] | None) -> str:
-    """How a shard's gate calls rank 0: by address where that is known when the gate opens, else
-    by name; a gate that is open keeps to the name, or follows the address."""
-    if present is not None and present.get("MASTER_ADDR") == gang.lead_name:
+    """How a shard's gate calls the leading rank: by address where that is known when the gate
+    opens, else by name; a gate that is open keeps to the name, or follows the address. Another
+    generation of an elastic gang may have another lead."""
+    told = present or {}
+    if gang.between is not None and told.get("FLEET_GENERATION") != str(gang.generation):
+        told = {}
+    if told.get("MASTER_ADDR") == gang.lead_name:
         return gang.lead_name
-    return gang.lead_address or (present or {}).get("MASTER_ADDR", "") or gang.lead_name
+    return gang.lead_address or told.get("MASTER_ADDR", "") or gang.lead_name
 
 
 def _endpoint(host: str, port: str) -> str:
@@ -138,8 +166,8 @@ def _endpoint(host: str, port: str) -> str:
 
 def _peers_text(gang: Gang) -> str:
     ranks = [
-        {"rank": p.rank, "cluster": p.cluster, "host": p.host, "address": p.address}
-        for p in gang.peers
+        {"rank": p.rank, "place": place, "cluster": p.cluster, "host": p.host, "address": p.address}
+        for place, p in enumerate(gang.peers)
     ]
     document = {"job": gang.job, "generation": gang.generation, "nodes": gang.nodes, "ranks": ranks}
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
@@ -149,7 +177,13 @@ def _peers_text(gang: Gang) -> str:
 
 
 def variables(
-    *, gate: str, gang: bool, ranks: Ranks, processes: int, taken: Collection[str]
+    *,
+    gate: str,
+    gang: bool,
+    ranks: Ranks,
+    processes: int,
+    taken: Collection[str],
+    elastic: bool = False,
 ) -> list[Object]:
     """The variables that a container gets, without those whose names are `taken`.
 
@@ -158,7 +192,7 @@ def variables(
     """
     wanted: list[Object] = [
         {"name": name, "valueFrom": {"configMapKeyRef": {"name": gate, "key": name}}}
-        for name in _ALWAYS + (_OF_GANGS if gang else ())
+        for name in _ALWAYS + (_OF_GANGS if gang else ()) + (_OF_ELASTIC if gang and elastic else ())
         if processes == 1 or name not in _PROCESS_COUNTS
     ]
     if ranks != "None":

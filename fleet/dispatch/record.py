@@ -161,6 +161,42 @@ class Record:
     """What it has on loan: the planner's word."""
     apart: Apart = TOGETHER
     """How it is kept apart from others: the planner's word."""
+    least: int | None = None
+    """Fewest ranks that an elastic workload runs with; None where it is all or none. The planner's
+    word, as is `most`."""
+    most: int = 0
+    """Ranks that were asked for, as the planner knows it."""
+
+    @property
+    def elastic(self) -> bool:
+        return self.least is not None
+
+    @property
+    def world(self) -> tuple[Shard, ...]:
+        """The shards whose ranks are told of each other: all; of an elastic workload those that may
+        run, since what is still to come may not."""
+        if not self.elastic:
+            return self.shards
+        return tuple(each for each in self.shards if each.live or each.state == "Succeeded")
+
+    @property
+    def ranks(self) -> int:
+        """In its world."""
+        return sum(each.count for each in self.world)
+
+    @property
+    def told(self) -> int:
+        """The generation of the world. While an elastic one is to grow, that before."""
+        growing = self.elastic and self.world and any(each.to_come for each in self.shards)
+        return self.generation - 1 if growing else self.generation
+
+    @property
+    def lead(self) -> Shard | None:
+        """The shard that the others find each other by, with its lowest rank: the one with rank 0.
+        An elastic workload goes on without that, and what joins it comes to those that are there."""
+        if not self.elastic:
+            return next((each for each in self.shards if each.first == 0), None)
+        return min(self.world, key=lambda each: (each.generation, each.first), default=None)
 
     @property
     def goes(self) -> tuple[str, str]:
@@ -230,6 +266,8 @@ def read(status: Mapping[str, Any]) -> Record:
         ended_by=(status.get("preemptedFor") or {}).get("kind", ""),
         loan=_read_loan(status.get("loan")),
         apart=_read_apart(status.get("isolation")),
+        least=_least(status),
+        most=sum(int(each["pods"]) for each in status.get("roles") or ()),
     )
 
 
@@ -242,6 +280,7 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     _set(written, "message", record.message or None)
     _set(written, "shards", [_written_shard(each) for each in record.shards] or None)
     _set(written, "owed", [_written_debt(each) for each in record.owed] or None)
+    _set(written, "ranks", f"{record.ranks} of {record.most}" if record.elastic else None)
     _set(written, "failures", record.failures or None)
     _set(written, "budget", _written_budget(record.budget))
     if not record.preempted_for:
@@ -279,6 +318,12 @@ def _other(told: Mapping[str, Any] | None) -> str:
     if not told:
         return ""
     return f"{told['kind'].lower()} " + "/".join(filter(None, (told["namespace"], told["name"])))
+
+
+def _least(status: Mapping[str, Any]) -> int | None:
+    """Of a workload of one role: no other is carried out."""
+    roles = status.get("roles") or ()
+    return int(roles[0]["min"]) if len(roles) == 1 and "min" in roles[0] else None
 
 
 def _read_apart(told: Mapping[str, Any] | None) -> Apart:

@@ -160,6 +160,8 @@ class Terms:
     priority_class: str
     names_from: Callable[[Mapping[str, Any]], list[str]]
     on_nodes: Callable[[Object], Object] = dict
+    elastic: bool = False
+    """Whether its workload may run with fewer ranks than it asks for."""
     alone: Callable[[Object], Object] = dict
     """Gives a template of pods that share no node with others, where that is wanted."""
 
@@ -249,6 +251,7 @@ def hold(
             ranks=ranks,
             processes=processes,
             taken=taken,
+            elastic=terms.elastic,
         )
         # First, so that the user's own may refer to them.
         container["env"] = [*added, *(container.get("env") or ())]

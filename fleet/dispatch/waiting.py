@@ -285,15 +285,18 @@ class _Waits(NamedTuple):
 
 
 def _check(workload: Workload, before: Record, after: Record) -> None:
-    """A plan must be of a later generation and give every rank to one shard; anything else is a
-    fault of the planner's, and carrying it out would break the gang."""
+    """A plan must be of a later generation and give every rank to one shard, of an elastic workload
+    enough of them; anything else is a fault of the planner's, and carrying it out would break the
+    gang."""
     ranks = sorted((each.first, each.count) for each in after.shards)
-    covered = 0
+    covered, end, disjoint = 0, 0, True
     for first, count in ranks:
-        if first != covered or count < 1:
-            break
+        disjoint = disjoint and first >= end and count >= 1
+        end = first + count
         covered += count
-    if covered != workload.nodes or after.generation <= before.generation:
+    least = workload.nodes if after.least is None else min(after.least, workload.nodes)
+    enough = least <= covered and end <= workload.nodes
+    if not (disjoint and enough) or after.generation <= before.generation:
         raise ValueError(
             f"no plan for {workload.nodes} ranks after generation {before.generation}: "
             f"generation {after.generation} with {ranks}"

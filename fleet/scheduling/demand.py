@@ -8,7 +8,7 @@ finds the policy, `placement` decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.errors import Cause, Invalid
@@ -79,6 +79,18 @@ class Demand:
     """Whether ranks mean something to the pods (Indexed Job)."""
     run_time_s: float | None = None
     """How long it is expected to run; None where nobody said."""
+    rigid: str = ""
+    """Why it is all or none although its policy would have it run smaller."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether fewer pods than it asks for will do."""
+        return any(role.least is not None for role in self.roles)
+
+    @property
+    def pods(self) -> int:
+        """Of all roles."""
+        return sum(role.pods for role in self.roles)
 
     @property
     def slack_s(self) -> float | None:
@@ -118,6 +130,9 @@ def demand_of(
         causes.append(Cause("FieldValueInvalid", "asks for no pods: nothing to place", "spec"))
     rules = _rules(policy, [part.role for part in reading.parts], causes)
     roles = [_role(policy, part, rules.get(part.role), causes) for part in reading.parts]
+    asks = any(role is not None and role.least is not None for role in roles)
+    if reading.rigid:
+        roles = [None if role is None else replace(role, least=None) for role in roles]
     priority, class_name = _priority(reading.parts, priorities, causes)
     if causes:
         raise _invalid(workload, causes)
@@ -129,6 +144,7 @@ def demand_of(
         priority_class=class_name,
         indexed=reading.indexed,
         run_time_s=_run_time(obj, policy),
+        rigid=reading.rigid if asks else "",
     )
 
 

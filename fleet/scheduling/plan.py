@@ -91,6 +91,11 @@ class Plan:
         known = [shard.per_hour for shard in self.shards if shard.per_hour is not None]
         return sum(known) if len(known) == len(self.shards) else None
 
+    @property
+    def pods(self) -> int:
+        """That are placed, of all roles."""
+        return sum(shard.pods for shard in self.shards)
+
     def shard(self, cluster: str) -> Shard | None:
         return next((each for each in self.shards if each.cluster == cluster), None)
 

@@ -205,8 +205,12 @@ class Asked:
 
     def decided(self, decision: Plan | Refusal | Held, prices: Prices, *, now: datetime) -> Decided:
         """The decision as it is written down."""
-        status = status_of(decision, now=now, queued_at=self.queued_at, before=self.before)
-        notes = (*self.notes, *_late(self.demand, self.queued_at, now))
+        status = status_of(
+            decision, now=now, queued_at=self.queued_at, before=self.before, roles=self.demand.roles
+        )
+        notes = (
+            *_smaller(self.demand, decision), *self.notes, *_late(self.demand, self.queued_at, now)
+        )  # fmt: skip
         if notes:
             status["message"] = "; ".join(filter(None, (status.get("message"), *notes)))
         return Decided(
@@ -246,7 +250,7 @@ def asked_of(
         policy=policy,
         before=before,
         queued_at=_moment(before.get("queuedAt")) or now,
-        notes=(*selection.warnings, *notes),
+        notes=(*selection.warnings, *notes, *_rigid(demand)),
         lost=frozenset(lost),
         barred=barred or {},
         running=running,
@@ -263,6 +267,7 @@ def item_of(asked: Asked, wish: Wish, *, quota: str, sequence: int, preempts: bo
         priority=asked.demand.priority,
         sequence=sequence,
         requests=wish.whole,
+        least=_least(asked.demand, wish),
         shape=asked.demand.workload.uid,
         run_time_s=asked.demand.run_time_s,
         generation=asked.generation,
@@ -374,6 +379,28 @@ def _applied(policy: Policy, lease: timedelta, unsplittable: str) -> tuple[Polic
         spec = spec.model_copy(update={"mode": "One"})
         notes.append(f"kept in one cluster: {unsplittable}")
     return replace(policy, spec=spec), tuple(notes)
+
+
+def _rigid(demand: Demand) -> Iterator[str]:
+    """That it is not placed smaller, where its policy would let it be."""
+    if demand.rigid:
+        yield f"all of it or none, whatever its policy says: {demand.rigid}"
+
+
+def _smaller(demand: Demand, decision: Plan | Refusal | Held) -> Iterator[str]:
+    """That an elastic gang begins with fewer ranks than it asks for."""
+    if isinstance(decision, Plan) and decision.pods < demand.pods:
+        yield f"{decision.pods} of {demand.pods} ranks found room; it grows when more do"
+
+
+def _least(demand: Demand, wish: Wish) -> dict[Key, int] | None:
+    """What the smallest size of an elastic gang counts for; None where it is all or none."""
+    if not demand.elastic:
+        return None
+    return total(
+        times(wish.counts[role.name], role.pods if role.least is None else role.least)
+        for role in demand.roles
+    )
 
 
 def _late(demand: Demand, queued_at: datetime, now: datetime) -> Iterator[str]:

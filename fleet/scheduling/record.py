@@ -68,8 +68,10 @@ def status_of(
     now: datetime,
     queued_at: datetime,
     before: Mapping[str, Any] | None = None,
+    roles: Sequence[Role] = (),
 ) -> Object:
-    """The whole status after a decision; `before` is the status it replaces.
+    """The whole status after a decision; `before` is the status it replaces. `roles` are those
+    that were asked for, where what is placed may be smaller.
 
     A plan is QuotaHeld, a refusal is Queued. Written again with nothing new it is equal to
     `before`.
@@ -82,7 +84,7 @@ def status_of(
         "phase": "QuotaHeld" if isinstance(decision, Plan) else "Queued",
         "mode": decision.demand.policy.mode,
         "queuedAt": before.get("queuedAt") or _time(queued_at),
-        "roles": [_role(each) for each in decision.demand.roles],
+        "roles": [_role(each) for each in roles or decision.demand.roles],
         "clusters": _verdicts(decision, before),
         "lease": duration_text(failover.tolerate),
         "fencing": failover.fencing,
@@ -235,9 +237,11 @@ def _verdicts(decision: Plan | Refusal | Held, before: Mapping[str, Any]) -> lis
 
 
 def _role(role: Role) -> Object:
+    least: Object = {} if role.least is None else {"min": role.least}
     return {
         "name": role.name,
         "pods": role.pods,
+        **least,
         "unit": role.unit,
         "network": role.network,
         "request": {

@@ -110,7 +110,7 @@ def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
     if not amounts:
         return None
     return Standing(
-        amounts=_at_most(amounts, wish) if phase == "Running" else amounts,
+        amounts=_at_most(amounts, wish, _done(status, wish)) if phase == "Running" else amounts,
         clusters=clusters,
         lost={
             each["cluster"]: _of(each, wish)
@@ -219,10 +219,24 @@ def _of(shard: Object, wish: Wish) -> dict[Key, int]:
     )
 
 
-def _at_most(amounts: Mapping[Key, int], wish: Wish) -> Mapping[Key, int]:
-    """Not more than those that have still to succeed."""
+def _done(status: Object, wish: Wish) -> int | None:
+    """Pods that hold nothing any more, of a workload that may run with fewer than it asks for;
+    None for any other."""
+    roles = status.get("roles") or ()
+    if wish.left is None or len(wish.pods) != 1 or not any("min" in each for each in roles):
+        return None
+    (pods,) = wish.pods.values()
+    return max(0, pods - wish.left)
+
+
+def _at_most(amounts: Mapping[Key, int], wish: Wish, done: int | None) -> Mapping[Key, int]:
+    """Not more than those that have still to succeed: all that are left, or of those that run the
+    ones that are not `done`."""
     if wish.left is None or len(wish.counts) != 1:
         return amounts
     (counts,) = wish.counts.values()
+    if done is not None:
+        over = times(counts, done)
+        return {key: max(0, amount - over.get(key, 0)) for key, amount in amounts.items()}
     most = times(counts, wish.left)
     return {key: min(amount, most.get(key, 0)) for key, amount in amounts.items()}

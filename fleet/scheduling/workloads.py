@@ -18,6 +18,7 @@ Object = dict[str, Any]
 
 WORKER: Final = "worker"
 LEADER: Final = "leader"
+_OVER_ALL_INDEXES: Final = ("successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Reading:
     parts: tuple[Part, ...]
     indexed: bool = False
     whole: str = ""
+    rigid: str = ""
+    """Why fewer pods than it asks for would not do its work, "" where they may."""
     deadline_s: int | None = None
     """When it is ended at the latest, counted from its start."""
 
@@ -69,8 +72,23 @@ def _job(obj: Object) -> Reading:
     return Reading(
         (part,),
         indexed=spec.get("completionMode") == "Indexed",
+        rigid=_rigid(spec),
         deadline_s=_optional(spec.get("activeDeadlineSeconds")),
     )
+
+
+def _rigid(job: Object) -> str:
+    """Ranks, and the pods of a work queue, share the work among those that run. Other completions
+    are a piece of work each: with fewer pods some would never be done."""
+    completions = job.get("completions")
+    if completions is None:
+        return ""
+    if job.get("completionMode") != "Indexed":
+        return "each of its completions is to be reached"
+    if completions != job.get("parallelism", 1):
+        return "its completions do not equal its parallelism"
+    counted = next((field for field in _OVER_ALL_INDEXES if field in job), "")
+    return counted and f"{counted} counts over all its indexes"
 
 
 def _deployment(obj: Object) -> Reading:

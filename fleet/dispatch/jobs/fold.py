@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 PLACED: Final = "fleet.dev/Placed"
+ALL_RANKS: Final = "fleet.dev/AllRanks"
+"""Of a Job that may run with fewer ranks than it asks for: whether all of them run."""
 _COMPLETE_MESSAGE: Final = "Reached expected number of succeeded pods"
 _TERMINAL: Final = ("Complete", "Failed")
 _ENDS: Final = frozenset({*_TERMINAL, "SuccessCriteriaMet", "FailureTarget"})
@@ -50,6 +52,7 @@ def fold(workload: Workload, record: Record, sights: Mapping[str, Sight], *, now
     _say_placed(conditions, record)
     _say_suspended(conditions, workload, record)
     _say_on_loan(conditions, record)
+    _say_how_many(conditions, record)
     if record.phase == "Succeeded":
         _complete(status, conditions, record)
     elif record.phase == "Failed":
@@ -175,9 +178,25 @@ def _say_on_loan(conditions: _Conditions, record: Record) -> None:
         conditions.put(ON_LOAN, "False", "NotOnLoan", "")
 
 
+def _say_how_many(conditions: _Conditions, record: Record) -> None:
+    """Of an elastic Job, while it has a place."""
+    if not record.elastic or not record.world:
+        if conditions.has(ALL_RANKS):
+            conditions.put(ALL_RANKS, "False", "NotPlaced", "")
+        return
+    if record.ranks >= record.most:
+        conditions.put(ALL_RANKS, "True", "AllRanks", f"all {record.most} ranks have a place")
+        return
+    told = f"{record.ranks} of {record.most} ranks have a place, and {record.least} are enough"
+    conditions.put(ALL_RANKS, "False", "Smaller", told)
+
+
 def _complete(status: Object, conditions: _Conditions, record: Record) -> None:
+    message = _COMPLETE_MESSAGE
+    if record.elastic and record.ranks < record.most:
+        message = f"{record.ranks} of {record.most} ranks ran, and all of those succeeded"
     for kind in ("SuccessCriteriaMet", "Complete"):
-        conditions.put(kind, "True", "CompletionsReached", _COMPLETE_MESSAGE)
+        conditions.put(kind, "True", "CompletionsReached", message)
     conditions.put(PLACED, "True", "Succeeded", _where(record))
     status["completionTime"] = text_of(record.since)
     _at_rest(status)

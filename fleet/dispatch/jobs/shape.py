@@ -46,7 +46,8 @@ def job_of(workload: Workload, shard: Shard, terms: Terms) -> Object:
     }
     completions = workload.spec.get("completions")
     if completions is not None:
-        spec["completions"] = completions if terms.whole else shard.count
+        whole = terms.whole and shard.count == workload.nodes
+        spec["completions"] = completions if whole else shard.count
     _forgive_disruptions(spec)
     metadata = shape.metadata_of(workload, shard, terms)
     for label in _JOB_NAME_LABELS:

@@ -351,10 +351,11 @@ async def test_what_names_what_is_not_there_waits_and_the_rest_is_told(fleet):
 
 
 async def test_what_a_write_would_warn_of_is_warned_of(fleet):
-    gangs = named("PlacementPolicy", "gangs", spec={"workloads": {}, "gang": {"min": 4}})
+    spec = {"workloads": {}, "failover": {"neverBelow": "50%"}}
+    gangs = named("PlacementPolicy", "gangs", spec=spec)
     gangs["metadata"]["namespace"] = "new"
     (told,) = (await fleet(NAMESPACE, gangs)).warnings
-    assert "gang.min" in told
+    assert "failover.neverBelow" in told
 
 
 class Strict:

@@ -76,17 +76,19 @@ async def test_each_write_of_a_book_is_judged_as_it_is_stored(door: Any) -> None
 
 async def test_a_field_that_nobody_acts_on_is_told_at_the_write(door: Any) -> None:
     """Also where the fleet has no member yet."""
-    spec = {"mode": "Split", "gang": {"min": 4, "roles": [{"name": "worker", "min": 2}]}}
+    spec = {"mode": "Split", "failover": {"neverBelow": "50%", "warmReplacement": True}}
     policy = obj("PlacementPolicy", "elastic", spec=spec)
     path = "/namespaces/default/placementpolicies"
     await own_namespace(door, "default")
     said = await write(door, "POST", path, policy)
-    assert [each.partition(":")[0] for each in said] == ["spec.gang.min", "spec.gang.roles[0].min"]
+    fields = ["spec.failover.neverBelow", "spec.failover.warmReplacement"]
+    assert [each.partition(":")[0] for each in said] == fields
     assert "not acted on yet" in said[0]
-    plain = {"spec": {"gang": {"min": None, "roles": None}}}
+    gang = {"gang": {"min": 4, "roles": [{"name": "worker", "min": 2}]}}
+    plain = {"spec": {"failover": None, **gang}}
     assert await write(door, "PATCH", f"{path}/elastic", plain) == ()
-    later = {"spec": {"failover": {"neverBelow": "50%", "warmReplacement": True}}}
-    assert len(await write(door, "PATCH", f"{path}/elastic", later)) == 2
+    later = {"spec": {"failover": {"neverBelow": "50%"}}}
+    assert len(await write(door, "PATCH", f"{path}/elastic", later)) == 1
 
 
 async def own_namespace(door: Any, name: str, **labels: str) -> None:
