@@ -79,8 +79,8 @@ class Gang(Model):
     min: int | None = setting(
         None,
         "Fewest pods that an elastic workload runs with, in whole units, where not all find room; "
-        "absent means all or none. For Jobs whose pods share the work among those that run: Indexed "
-        "with as many completions as parallelism, and work queues; others run with all of them.",
+        "absent means all or none. For Jobs whose pods share the work among those that run: "
+        "Indexed with as many completions as parallelism, and work queues; others run with all.",
         ge=1,
         le=MOST_PODS,
     )

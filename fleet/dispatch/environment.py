@@ -192,7 +192,9 @@ def variables(
     """
     wanted: list[Object] = [
         {"name": name, "valueFrom": {"configMapKeyRef": {"name": gate, "key": name}}}
-        for name in _ALWAYS + (_OF_GANGS if gang else ()) + (_OF_ELASTIC if gang and elastic else ())
+        for name in _ALWAYS
+        + (_OF_GANGS if gang else ())
+        + (_OF_ELASTIC if gang and elastic else ())
         if processes == 1 or name not in _PROCESS_COUNTS
     ]
     if ranks != "None":

@@ -17,7 +17,7 @@ from policies import LENDING_POLICY, PLACEMENT_POLICY
 from policies.scalars import duration_text, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from policies.placement import Fencing, Phase, ShardState
 
@@ -192,8 +192,8 @@ class Record:
 
     @property
     def lead(self) -> Shard | None:
-        """The shard that the others find each other by, with its lowest rank: the one with rank 0.
-        An elastic workload goes on without that, and what joins it comes to those that are there."""
+        """The shard that the others find each other by, with its lowest rank: that with rank 0. An
+        elastic workload goes on without it, and what joins comes to those that are there."""
         if not self.elastic:
             return next((each for each in self.shards if each.first == 0), None)
         return min(self.world, key=lambda each: (each.generation, each.first), default=None)
@@ -322,7 +322,7 @@ def _other(told: Mapping[str, Any] | None) -> str:
 
 def _least(status: Mapping[str, Any]) -> int | None:
     """Of a workload of one role: no other is carried out."""
-    roles = status.get("roles") or ()
+    roles: Sequence[Object] = status.get("roles") or ()
     return int(roles[0]["min"]) if len(roles) == 1 and "min" in roles[0] else None
 
 
