@@ -115,6 +115,7 @@ class Debt(Model):
     cluster: str = setting(REQUIRED, "Name of the cluster.")
     shard: str = setting(REQUIRED, "Name of the shard's object there.")
     generation: int = setting(0, "The generation of the plan that put it there.")
+    ranks: int = setting(0, "How many ranks it has; 0 where that is not known.")
     reason: str = setting("", "One word for programs: why it has to go.")
     fenced_at: Time | None = setting(
         None, "From when on it is ended there by its own lease; absent: only once seen gone."

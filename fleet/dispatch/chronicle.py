@@ -13,6 +13,7 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet.dispatch.elastic import DROPPED
 from fleet.dispatch.record import text_of
 from fleet.errors import AlreadyExists, ApiError, StoreError
 
@@ -135,6 +136,7 @@ def happenings(
         parts = [each for each in parts if not any(each[2] in told for *_, told in whole)]
     said = {message for *_, message in parts}
     yield from parts
+    yield from _of_size(before, after)
     yield from (each for each in whole if each[2] not in said)
 
 
@@ -149,6 +151,15 @@ def _of_parts(before: Record, after: Record) -> Iterator[tuple[str, str, str]]:
         elif shard.live and shard.lost_at is None and shard.reason:
             if was is None or shard.reason != was.reason:
                 yield "Warning", shard.reason, shard.message
+
+
+def _of_size(before: Record, after: Record) -> Iterator[tuple[str, str, str]]:
+    """An elastic workload goes on without a part, or with more than before."""
+    if after.reason == DROPPED and after.generation != before.generation:
+        yield "Warning", DROPPED, after.message
+    grown = before.phase == "Committed" and after.phase == "Running" and before.elastic
+    if grown and len({each.generation for each in after.shards}) > 1:
+        yield "Normal", "Grown", f"{after.ranks} of {after.most} ranks run"
 
 
 def _of_whole(before: Record, after: Record, *, what: str) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from fleet.dispatch import elastic
 from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
 from fleet.dispatch.budget import brought_on
 from fleet.dispatch.record import Debt, Record, Shard
@@ -163,6 +164,7 @@ class _Pass:
             reason=reason,
             fenced_at=None if fenced_at is None else math.ceil(fenced_at),
             cluster_uid=shard.cluster_uid,
+            count=shard.count,
         )
 
     def _fence(self, shard: Shard) -> float:
@@ -441,7 +443,9 @@ class _Pass:
         """Go back for a plan where a part of the present one has broken away."""
         broken = [each for each in record.shards if each.state in ("Lost", "Evicted")]
         if not broken or record.waiting:
-            return record
+            return self._growth_is_late(record)
+        if elastic.goes_on(record):
+            return elastic.without(record, broken, self.now)
         message = "; ".join(each.message for each in broken)
         if record.phase == "Committed":
             # Not all of the gang had begun: none of this generation goes on without the rest.
@@ -455,8 +459,20 @@ class _Pass:
             record = self._owe(record, [e for e in record.shards if e.to_come], "Aborted")
         return self._wait(record, reason=broken[0].reason, message=message)
 
+    def _growth_is_late(self, record: Record) -> Record:
+        """Let go of what an elastic workload was to grow by once its first ranks are done."""
+        coming = any(each.to_come for each in record.shards)
+        if not (record.elastic and coming) or record.phase not in ("QuotaHeld", "Holding"):
+            return record
+        if any(each.state == "Succeeded" for each in record.shards):
+            return self._release(record, reason="Finishing", message="its first ranks are done")
+        return record
+
     def _wait(self, record: Record, *, reason: str, message: str) -> Record:
-        """Queued, or Lost while other shards go on."""
+        """Queued, or Lost while other shards go on; an elastic workload with enough of those runs
+        as it did."""
+        if elastic.goes_on(record) and not any(e.state in ("Lost", "Evicted") for e in record.shards):
+            return record.with_phase("Running", self.now, reason=reason, message=message)
         if any(each.live or each.state == "Succeeded" for each in record.shards):
             return record.with_phase("Lost", self.now, reason=reason, message=message)
         return replace(record, shards=()).with_phase(

@@ -46,6 +46,10 @@ class Question:
     workload: Object
     placement: Object
     lost: frozenset[str] = frozenset()
+    stays: bool = False
+    """Whether what else it has stays as it is: only what is missing is asked for."""
+    grows: bool = False
+    """Whether it runs with that, and can do without more."""
     barred: Mapping[str, str] = field(default_factory=dict)
     unsplittable: str = ""
 

@@ -15,6 +15,7 @@ from fleet.dispatch import record as records
 from fleet.dispatch.acting import reason_of
 from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove, Renew
 from fleet.dispatch.decisions import decide, refused_before
+from fleet.dispatch.elastic import grows
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.looking import Seen
 from fleet.dispatch.marks import FINALIZER
@@ -460,7 +461,7 @@ class Reconciler:
         ask = workload.ask()
         poll_s = (_POLL_S if ask.lapses else _CALM_S).get(record.phase)
         waits = [decision.again_s, expires_s, poll_s]
-        wants = record.waiting and not (ask.suspended or ask.deleting)
+        wants = (record.waiting or grows(record, workload.nodes)) and not (ask.suspended or ask.deleting)
         return Outcome(
             again_s=min((each for each in waits if each is not None), default=None),
             wants_plan=wants and not record.unfenced(self._now()),

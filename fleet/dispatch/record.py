@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.dispatch.budget import NOTHING, Budget
+from fleet.dispatch.elastic import resized
 from fleet.dispatch.marks import shard_name
 from policies import LENDING_POLICY, PLACEMENT_POLICY
 from policies.scalars import duration_text, parse_duration
@@ -94,6 +95,8 @@ class Debt:
     reason: str
     fenced_at: float | None
     cluster_uid: str = ""
+    count: int = 0
+    """Its ranks; 0 where that was not written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,7 @@ def read(status: Mapping[str, Any]) -> Record:
                 reason=each.get("reason", ""),
                 fenced_at=_moment(each.get("fencedAt")),
                 cluster_uid=each.get("clusterUid", ""),
+                count=int(each.get("ranks", 0)),
             )
             for each in status.get("owed") or ()
         ),
@@ -290,7 +294,8 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
             written.pop(field, None)
     lease = duration_text(timedelta(seconds=record.lease_s))
     _set(written, "indexMode", "Offset" if record.offsets else None)
-    return written | {"lease": lease, "fencing": record.fencing}
+    written |= {"lease": lease, "fencing": record.fencing}
+    return resized(written, status) if record.elastic else written
 
 
 def on_loan(status: Mapping[str, Any], loan: Object | None) -> Object:
@@ -426,6 +431,7 @@ def _written_debt(debt: Debt) -> Object:
         "reason": debt.reason,
     }
     _set(entry, "clusterUid", debt.cluster_uid or None)
+    _set(entry, "ranks", debt.count or None)
     _set(entry, "fencedAt", None if debt.fenced_at is None else text_of(debt.fenced_at))
     return entry
 

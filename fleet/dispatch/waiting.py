@@ -13,6 +13,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fleet.dispatch import elastic
 from fleet.dispatch import record as records
 from fleet.dispatch.kinds import KINDS
 from fleet.dispatch.planning import Evict, OnLoan, Question, Refused, Retimed
@@ -142,9 +143,10 @@ class Waiting:
         stored = placement.parse()
         before = records.read(stored.get("status") or {})
         ask = workload.ask()
+        grows = elastic.grows(before, workload.nodes)
         if (
             stored["spec"]["workload"]["uid"] != workload.uid
-            or not before.waiting
+            or not (before.waiting or grows)
             or before.unfenced(self._now())
             or ask.suspended
             or ask.deleting
@@ -155,6 +157,8 @@ class Waiting:
             placement=stored,
             lost=frozenset(e.cluster for e in before.shards if e.state in ("Lost", "Evicted")),
             barred=self._bars_of(key.namespace, workload.uid),
+            stays=grows or before.phase == "Lost",
+            grows=grows,
             unsplittable=workload.unsplittable(),
         )
         return _Waits(key, workload, placement, before, question)

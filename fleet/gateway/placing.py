@@ -29,6 +29,7 @@ from fleet.scheduling.engine import Engine
 from fleet.scheduling.exact.verdict import comparison_of
 from fleet.scheduling.extension import NONE
 from fleet.scheduling.foretelling import Wanted, foretell
+from fleet.scheduling.growing import grown
 from fleet.scheduling.guests import seats
 from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.ledger import Ledger
@@ -149,14 +150,14 @@ class Placing:
                 asked[found.uid] = found
         self._asking = asked
         started_s = self._clock()
-        again = {uid: each for uid, each in asked.items() if not each.asked.lost}
+        again = {uid: each for uid, each in asked.items() if each.asked.running is None}
         there = {
             **before,
             **self._placements.by_uid,
         }  # others may ask while what is told is being stored
         untold = self._bring(again, fleet, now)
         for uid, each in asked.items():
-            if each.asked.lost:
+            if each.asked.running is not None and not each.asked.grows:
                 # It was admitted once: what it lost is no new admission and comes first.
                 decision = self._rooms.choose(each.asked)
                 if isinstance(decision, Plan):
@@ -192,6 +193,11 @@ class Placing:
                 yield self._answered(
                     asked[item.uid], self._waits(asked[item.uid], why), fleet, now
                 )  # fmt: skip
+        growing = (each for each in asked.values() if each.asked.grows)
+        for each in sorted(growing, key=lambda each: (-each.item.priority, each.item.sequence)):
+            more = grown(self.engine, self._rooms, each.asked, each.wish)
+            if more is not None:
+                yield self._answered(each, more, fleet, now)
         for listener in self._listeners:
             listener()
 
@@ -455,6 +461,8 @@ class Placing:
                 fleet,
                 now=now,
                 lost=question.lost,
+                stays=question.stays,
+                grows=question.grows,
                 barred=question.barred,
                 unsplittable=question.unsplittable,
             )
@@ -540,8 +548,14 @@ class _Asked(NamedTuple):
             and "queuedAt" in self.asked.before
             and _same(mine.workload, question.workload)
             and _same(mine.placement, question.placement)
-            and (mine.lost, mine.barred, mine.unsplittable)
-            == (question.lost, question.barred, question.unsplittable)
+            and (mine.lost, mine.stays, mine.grows, mine.barred, mine.unsplittable)
+            == (
+                question.lost,
+                question.stays,
+                question.grows,
+                question.barred,
+                question.unsplittable,
+            )
         )
 
     @property

@@ -25,7 +25,7 @@ from fleet.scheduling.queue.deciding import Turn
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.queue.running import Run
 from fleet.scheduling.queue.state import State
-from fleet.scheduling.quota.book import apply, blocked
+from fleet.scheduling.quota.book import apply, blocked, level
 from fleet.scheduling.quota.report import lines
 
 if TYPE_CHECKING:
@@ -127,6 +127,20 @@ class Engine:
         run.weight = state.book.weight(asked)
         state.stir(run.item.quota)
         return True
+
+    def affords(self, uid: str, requests: Mapping[Key, int]) -> bool:
+        """Whether a running gang could hold that much, and borrow no more than it does if it
+        borrows nothing: a borrower may have to go."""
+        state = self._state
+        run = state.runs.by_uid.get(uid)
+        if run is None:
+            return False
+        asked = state.asked(run.item, requests)
+        apply(run.asked, -1)
+        own = level(run.asked) == 0
+        fits = blocked(asked) is None and not (own and level(asked) > 0)
+        apply(run.asked)
+        return fits
 
     def saved(self, uid: str, at: float) -> None:
         """A checkpoint of it is complete."""

@@ -22,7 +22,7 @@ from fleet.scheduling.extension import NONE
 from fleet.scheduling.numbering import Interval, gaps, in_order, indexes, number
 from fleet.scheduling.plan import Plan, Refusal, Shard, Verdict
 from fleet.scheduling.price import Prices
-from fleet.scheduling.question import Judged, Question, best, judged, sized
+from fleet.scheduling.question import Judged, Question, best, fitting, judged, sized
 from fleet.scheduling.stranding import NO_MIX
 from fleet.scheduling.verdicts import refusal, told
 from fleet.scheduling.views import AS_IT_IS, Views
@@ -141,35 +141,43 @@ def placed_anew(
     waited_s: float = 0.0,
     extensions: Extensions = NONE,
     but: Mapping[str, Cluster] = AS_IT_IS,
+    more: int | None = None,
 ) -> Plan | Refusal:
     """The plan with the shards of `lost` clusters placed anew; all others stay as they are.
 
     Survivors keep their ranks and numbers and get nothing more; the new shards are on their
     network and within the span that the policy leaves. A lost cluster may be taken again if it
     comes into question. Each gap in the ranks of a role is placed by itself, the largest first,
-    together with one of each other role.
+    together with one of each other role. Of a role that may be smaller as much as finds room, and
+    no more than `more` pods.
     """
     but, scores = _extended(extensions, plan.demand, views, but)
     kept = survivors = tuple(shard for shard in plan.shards if shard.cluster not in lost)
     missing = [_missing(role, kept) for role in plan.demand.roles]
+    asked = Question(plan.demand, views, generation, waited_s=waited_s, scores=scores, but=but)
     decided: Plan | Refusal = plan
+    smaller = _may_be_smaller(plan.demand)
+    left = more
     for at in range(max(map(len, missing))):
-        decided = _decide(
-            Question(
-                demand=plan.demand,
-                views=views,
-                generation=generation,
-                waited_s=waited_s,
-                scores=scores,
-                but=but,
-                wanted={each[at].role: each[at] for each in missing if at < len(each)},
-                kept=kept,
-                domains=_networks(plan, kept, views),
-            )
+        question = replace(
+            asked,
+            wanted={each[at].role: each[at] for each in missing if at < len(each)},
+            kept=kept,
+            domains=_networks(plan, kept, views),
         )
+        if smaller:
+            ((name, gap),) = question.wanted.items()
+            pods = fitting(question, left)
+            if not pods:
+                continue
+            question = replace(question, wanted={name: replace(gap, count=pods)})
+            left = None if left is None else left - pods
+        decided = _decide(question)
         if isinstance(decided, Refusal):
             return decided
         kept = decided.shards
+    if smaller and (kept is survivors or _pods(kept) < (plan.demand.role.least or 0)):
+        return _not_enough(asked, plan, survivors, missing[0], views)
     if isinstance(decided, Plan) and any(missing):
         shards = _numbered(plan.demand, decided.shards, survivors)
         anew = [each for each in shards if each not in survivors]
@@ -178,6 +186,29 @@ def placed_anew(
         note = sentences.placed_anew(anew)
         decided = replace(decided, shards=shards, why_several=several, note=note)
     return decided
+
+
+def _may_be_smaller(demand: Demand) -> bool:
+    """Of several roles all or none of what is missing is placed."""
+    return len(demand.roles) == 1 and demand.role.least is not None
+
+
+def _pods(shards: Iterable[Shard]) -> int:
+    return sum(shard.pods for shard in shards)
+
+
+def _not_enough(
+    asked: Question, plan: Plan, kept: Sequence[Shard], missing: Sequence[Interval], views: Views
+) -> Plan | Refusal:
+    """Why a workload that may be smaller gets nothing, or too little, besides what stays."""
+    role = plan.demand.role
+    needed = max(role.unit, (role.least or 0) - _pods(kept))
+    gap = missing[0] if missing else Interval(role.name, 0, 0)
+    wanted = {role.name: replace(gap, count=min(needed, gap.count) or needed)}
+    question = replace(
+        asked, wanted=wanted, kept=tuple(kept), domains=_networks(plan, kept, views)
+    )
+    return refusal(question, judged(question))
 
 
 def _extended(

@@ -115,6 +115,10 @@ class Asked:
     """What stays while only the shards in `lost` are placed anew."""
     extensions: Extensions = NONE
     elastic: bool = False
+    grows: bool = False
+    """Whether it runs with what stays, and can do without more."""
+    more: int | None = None
+    """Most pods that it may get besides what stays; None: all that it asks for."""
 
     @property
     def generation(self) -> int:
@@ -133,7 +137,7 @@ class Asked:
         asked about by itself."""
         policy = self.policy
         if (
-            self.lost
+            self.running is not None
             or self.extensions.decide
             or any(each.after for each in policy.spec.clusters.tiers)
         ):
@@ -196,6 +200,7 @@ class Asked:
             return placed_anew(
                 self.running, self.lost, views,
                 generation=self.generation, waited_s=waited_s, extensions=self.extensions, but=but,
+                more=self.more,
             )  # fmt: skip
         return placed(
             self.demand, views,
@@ -229,12 +234,15 @@ def asked_of(
     *,
     now: datetime,
     lost: Collection[str] = (),
+    stays: bool = False,
+    grows: bool = False,
     barred: Mapping[str, str] | None = None,
     unsplittable: str = "",
 ) -> Asked:
     """What is asked for a workload. `placement` is its Placement, None before there was one. With
-    `lost`, only the shards in those clusters are to be placed anew; without, all of it. `barred`
-    says of clusters why they cannot take it now, `unsplittable` why it has to stay in one.
+    `lost`, only the shards in those clusters are to be placed anew; without, all of it, but for
+    what it has where that `stays`. It `grows` where that will do. `barred` says of clusters why
+    they cannot take it now, `unsplittable` why it has to stay in one.
 
     Raises Invalid for a workload, policy or resize that nobody could place.
     """
@@ -242,7 +250,7 @@ def asked_of(
     policy, notes = _applied(selection.policy, fleet.lease, unsplittable)
     demand = demand_of(workload, policy.spec, priorities=fleet.priorities)
     before: Object = (placement or {}).get("status") or {}
-    running = plan_of(placement, demand) if placement is not None and lost else None
+    running = plan_of(placement, demand) if placement is not None and (lost or stays) else None
     if running is not None:
         _unresized(demand, before)
     return Asked(
@@ -255,6 +263,7 @@ def asked_of(
         barred=barred or {},
         running=running,
         extensions=fleet.extensions,
+        grows=grows,
     )
 
 

@@ -184,3 +184,14 @@ def sized(question: Question) -> Demand:
         pods = [sum(p.pods[at] for p in answer.pieces) for at in range(len(demand.roles))]
     fitted = zip(demand.roles, pods, strict=True)
     return replace(demand, roles=tuple(replace(role, pods=count) for role, count in fitted))
+
+
+def fitting(question: Question, most: int | None) -> int:
+    """How many pods of the one gap that is asked about find room, in whole units: up to `most`."""
+    ((role, gap),) = question.roles
+    pods = gap.count if most is None else min(gap.count, most // role.unit * role.unit)
+    if pods < role.unit or not question.payable:
+        return 0
+    asked = replace(question, wanted={role.name: replace(gap, count=pods)})
+    answer = best(asked, judged(asked), asked.ceiling, least=[1])
+    return 0 if answer is None else sum(piece.pods[0] for piece in answer.pieces)

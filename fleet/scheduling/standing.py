@@ -103,7 +103,7 @@ def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
     amounts = total(clusters.values())
     if phase not in _ENDED:
         broken = [_of(each, wish) for each in shards if _state(each) in _TO_REPLACE]
-        amounts = total([amounts, *broken])
+        amounts = total([amounts, *broken, *_leaving(status, wish, now)])
     if not amounts and leaving:
         amounts = wish.whole
         clusters = {each["cluster"]: {} for each in status.get("owed") or ()}
@@ -122,6 +122,25 @@ def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
         leaving_for=_leaving_for(status),
         preemptions=int(status.get("preemptions") or 0),
     )
+
+
+def _leaving(status: Object, wish: Wish, now: float) -> list[Mapping[Key, int]]:
+    """What shards that an elastic workload goes on without may hold still, or those of one that is
+    leaving."""
+    if not _is_elastic(status) or len(wish.counts) != 1:
+        return []
+    (counts,) = wish.counts.values()
+    there = {(each["cluster"], each.get("generation", 0)) for each in status.get("shards") or ()}
+    return [
+        times(counts, int(each.get("ranks") or 0))
+        for each in unfenced(status, now=now)
+        if (each["cluster"], each.get("generation", 0)) not in there
+    ]
+
+
+def _is_elastic(status: Object) -> bool:
+    """Whether it may run with fewer pods than it asks for."""
+    return any("min" in each for each in status.get("roles") or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +241,7 @@ def _of(shard: Object, wish: Wish) -> dict[Key, int]:
 def _done(status: Object, wish: Wish) -> int | None:
     """Pods that hold nothing any more, of a workload that may run with fewer than it asks for;
     None for any other."""
-    roles = status.get("roles") or ()
-    if wish.left is None or len(wish.pods) != 1 or not any("min" in each for each in roles):
+    if wish.left is None or len(wish.pods) != 1 or not _is_elastic(status):
         return None
     (pods,) = wish.pods.values()
     return max(0, pods - wish.left)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet.dispatch.elastic import goes_on
 from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import ON_LOAN, text_of
 
@@ -151,14 +152,14 @@ def _say_placed(conditions: _Conditions, record: Record) -> None:
     if record.waiting:
         reason = record.reason or "Waiting"
         conditions.put(PLACED, "False", reason, record.message)
-    elif record.phase in ("QuotaHeld", "Holding"):
+    elif record.phase in ("QuotaHeld", "Holding") and not goes_on(record):
         conditions.put(PLACED, "False", record.phase, "its parts are being held")
     elif not record.ended:
         conditions.put(PLACED, "True", record.phase, _where(record))
 
 
 def _where(record: Record) -> str:
-    return ", ".join(f"{shard.count} in {shard.cluster}" for shard in record.shards)
+    return ", ".join(f"{shard.count} in {shard.cluster}" for shard in record.world)
 
 
 def _say_suspended(conditions: _Conditions, workload: Workload, record: Record) -> None:

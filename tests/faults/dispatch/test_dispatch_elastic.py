@@ -205,3 +205,223 @@ async def test_a_gateway_that_dies_as_it_starts_one_goes_on(elastic, crash, oper
     await fleet.settle()
     assert sorted(fleet.running()) == list(range(6))
     assert charged(fleet) == 6
+
+
+# -- a part is lost, and more finds room
+
+
+async def two_halves(fleet, ranks=8):
+    """A Job with four ranks in each of two members."""
+    await quota(fleet, 20)
+    await fleet.run_job("train", ranks)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed() == {"east": (0, 4, "Running"), "west": (4, 4, "Running")}
+
+
+def world(fleet, name):
+    """What the shard's gate in a member tells of those that run."""
+    (job,) = fleet.members[name].all("jobs")
+    data = gate(fleet.members[name], job["metadata"]["name"])
+    peers = json.loads(data["peers.json"])
+    return int(data["FLEET_GENERATION"]), [each["rank"] for each in peers["ranks"]]
+
+
+@pytest.mark.parametrize(("lost", "left"), [("east", "west"), ("west", "east")])
+async def test_a_job_goes_on_without_a_lost_part_and_grows_again(elastic, lost, left):
+    fleet = elastic
+    await two_halves(fleet)
+    kept = fleet.placed()[left]
+    pods = {pod["metadata"]["uid"] for pod in fleet.members[left].all("pods")}
+    fleet.members[lost].cut = True
+    await fleet.until(lambda: lost not in fleet.placed())
+    assert phase(fleet) == "Running"
+    assert fleet.placed() == {left: kept}, "nobody's ranks move"
+    assert fleet.record().reason == "ShardDropped"
+    assert fleet.record().message.endswith("goes on with 4 of 8 ranks")
+    await fleet.settle()
+    assert {"ShardDropped"} <= fleet.events()
+    assert (charged(fleet), status(fleet)["ranks"]) == (4, "4 of 8")
+    assert status(fleet)["usedClusters"] == left
+    first = kept[0]
+    assert world(fleet, left) == (2, list(range(first, first + 4)))
+    assert fleet.condition("fleet.dev/AllRanks")["reason"] == "Smaller"
+    assert fleet.condition("fleet.dev/Placed")["status"] == "True"
+    fleet.members[lost].cut = False
+    await fleet.until(lambda: lost in fleet.placed())
+    assert fleet.condition("fleet.dev/Placed")["status"] == "True", "what runs has a place"
+    await fleet.until(lambda: phase(fleet) == "Running" and lost in fleet.placed())
+    await fleet.settle()
+    assert fleet.placed()[left] == kept
+    assert sorted(fleet.running()) == list(range(8))
+    assert {pod["metadata"]["uid"] for pod in fleet.members[left].all("pods")} == pods
+    generation, ranks = world(fleet, left)
+    assert ranks == list(range(8))
+    assert world(fleet, lost) == (generation, ranks)
+    data = [
+        gate(member, member.all("jobs")[0]["metadata"]["name"]) for member in fleet.members.values()
+    ]
+    assert len({each["MASTER_ADDR"] for each in data}) == 1, "all meet at one place"
+    assert data[0]["FLEET_NODES"] == "8"
+    assert (charged(fleet), status(fleet)["ranks"]) == (8, "8 of 8")
+    assert "Grown" in fleet.events()
+    assert fleet.condition("fleet.dev/AllRanks")["status"] == "True"
+
+
+async def test_who_joins_meets_those_that_are_there(elastic):
+    """The part with rank 0 came back: it does not call the others to itself."""
+    fleet = elastic
+    await two_halves(fleet)
+    fleet.members["east"].cut = True
+    await fleet.until(lambda: "east" not in fleet.placed())
+    await fleet.settle()
+    lead = world(fleet, "west") and gate(fleet.members["west"], "train-g1-west")["MASTER_ADDR"]
+    fleet.members["east"].cut = False
+    await fleet.until(lambda: len(fleet.running()) == 8)
+    await fleet.settle()
+    (job,) = fleet.members["east"].all("jobs")
+    assert gate(fleet.members["east"], job["metadata"]["name"])["MASTER_ADDR"] == lead
+
+
+async def test_fewer_than_it_needs_at_least_waits_for_more_and_keeps_what_it_has(fleet, elastic):
+    fleet = elastic
+    await fleet.store.delete(
+        PLACEMENT_POLICY.resource, namespace="payments", name="all",
+        expected=fleet.store.get(PLACEMENT_POLICY.resource, "payments", "all").revision,
+    )  # fmt: skip
+    await policy(fleet, min=6, unit=2)
+    await two_halves(fleet)
+    fleet.members["west"].cut = True
+    await fleet.until(lambda: phase(fleet) == "Lost")
+    await fleet.settle()
+    assert fleet.placed()["east"] == (0, 4, "Running")
+    assert charged(fleet) == 8, "what is to be placed anew is held still"
+    await fleet.join("north", room=3)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed() == {"east": (0, 4, "Running"), "north": (4, 2, "Running")}
+    await fleet.settle()
+    assert charged(fleet) == 6
+
+
+async def test_a_part_that_is_deleted_in_its_member_is_dropped_and_comes_again(elastic):
+    fleet = elastic
+    await two_halves(fleet)
+    west = fleet.members["west"]
+    west.lingers = True
+    (job,) = west.all("jobs")
+    await west.drop("jobs", job)
+    await fleet.until(lambda: "west" not in fleet.placed())
+    assert phase(fleet) == "Running"
+    west.lingers = False
+    await fleet.until(lambda: len(fleet.running()) == 8)
+    await fleet.settle()
+    assert charged(fleet) == 8
+
+
+async def test_growth_waits_for_quota_and_takes_what_that_pays_for(elastic):
+    fleet = elastic
+    await quota(fleet, 4)
+    await fleet.run_job("train", 8)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    await fleet.wait(10)
+    assert fleet.placed() == {"east": (0, 4, "Running")}
+    await quota(fleet, 7)
+    await fleet.until(lambda: "west" in fleet.placed())
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed() == {"east": (0, 4, "Running"), "west": (4, 2, "Running")}
+    await fleet.settle()
+    assert charged(fleet) == 6
+
+
+async def test_growth_holds_nobody_up_and_comes_after_what_waits(elastic):
+    fleet = elastic
+    await quota(fleet, 40)
+    fleet.members["west"].room = 1
+    await fleet.run_job("train", 8)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed() == {"east": (0, 4, "Running")}
+    await fleet.run_job("whole", 4, completionMode="NonIndexed")
+    await fleet.until(lambda: fleet.record("whole").reason == "NoRoom")
+    await fleet.wait(5)
+    fleet.members["west"].room = 3  # enough for it to grow, not for the one that waits
+    await fleet.wait(10)
+    assert fleet.placed() == {"east": (0, 4, "Running")}
+    fleet.members["west"].room = 6
+    await fleet.until(lambda: phase(fleet, "whole") == "Running")
+    await fleet.until(lambda: "west" in fleet.placed())
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed()["west"] == (4, 2, "Running")
+
+
+async def test_growth_that_cannot_be_held_changes_nothing(elastic):
+    """The member has no room after all: what runs goes on, and the rest is tried again later."""
+    fleet = elastic
+    await two_halves(fleet)
+    fleet.members["west"].cut = True
+    await fleet.until(lambda: "west" not in fleet.placed())
+    await fleet.settle()
+    north = await fleet.join("north", room=4)
+    north.alive = False
+    await fleet.until(lambda: phase(fleet) == "Holding")
+    assert world(fleet, "east") == (2, [0, 1, 2, 3]), "what is to come is not told"
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed() == {"east": (0, 4, "Running")}
+    await fleet.settle()
+    assert charged(fleet) == 4
+    north.alive = True
+    await fleet.until(lambda: len(fleet.running()) == 8, rounds=600)
+    await fleet.settle()
+    assert fleet.placed()["north"] == (4, 4, "Running")
+    assert charged(fleet) == 8
+
+
+async def test_a_part_that_could_not_be_placed_anew_is_asked_for_alone_the_next_time(elastic):
+    """Of all or none: the hold of the lost part fails, and what runs stays as it is."""
+    fleet = elastic
+    await fleet.store.delete(
+        PLACEMENT_POLICY.resource, namespace="payments", name="all",
+        expected=fleet.store.get(PLACEMENT_POLICY.resource, "payments", "all").revision,
+    )  # fmt: skip
+    await policy(fleet, unit=2)
+    await two_halves(fleet)
+    pods = {pod["metadata"]["uid"] for pod in fleet.members["east"].all("pods")}
+    fleet.members["west"].cut = True
+    await fleet.until(lambda: phase(fleet) == "Lost")
+    north = await fleet.join("north", room=4)
+    north.alive = False
+    await fleet.until(lambda: phase(fleet) == "Holding")
+    await fleet.until(lambda: phase(fleet) == "Lost")
+    north.alive = True
+    await fleet.until(lambda: phase(fleet) == "Running", rounds=600)
+    assert fleet.placed()["east"] == (0, 4, "Running")
+    assert {pod["metadata"]["uid"] for pod in fleet.members["east"].all("pods")} == pods
+    assert sorted(fleet.running()) == list(range(8))
+
+
+@pytest.mark.parametrize("operations", range(0, 150, 6))
+async def test_a_gateway_that_dies_while_a_part_is_lost_or_comes_back_goes_on(
+    elastic, crash, operations
+):
+    fleet = elastic
+    await two_halves(fleet)
+    west = fleet.members["west"]
+    fleet.crash_after = fleet.operations + operations
+    try:
+        west.cut = True
+        for _ in range(50):
+            await fleet.round()
+        west.cut = False
+        for _ in range(40):
+            await fleet.round()
+    except crash:
+        pass
+    await fleet.restart()
+    west.cut = False
+    await fleet.until(lambda: len(fleet.running()) == 8 and phase(fleet) == "Running", rounds=400)
+    await fleet.settle()
+    assert fleet.placed()["east"][:2] == (0, 4)
+    assert fleet.placed()["west"][:2] == (4, 4)
+    assert charged(fleet) == 8
+    await fleet.delete_job()
+    await fleet.settle()
+    assert fleet.left_over() == []
+    assert charged(fleet) == 0
