@@ -461,7 +461,9 @@ class Reconciler:
         ask = workload.ask()
         poll_s = (_POLL_S if ask.lapses else _CALM_S).get(record.phase)
         waits = [decision.again_s, expires_s, poll_s]
-        wants = (record.waiting or grows(record, workload.nodes)) and not (ask.suspended or ask.deleting)
+        wants = (record.waiting or grows(record, workload.nodes)) and not (
+            ask.suspended or ask.deleting
+        )
         return Outcome(
             again_s=min((each for each in waits if each is not None), default=None),
             wants_plan=wants and not record.unfenced(self._now()),

@@ -40,7 +40,7 @@ def grown(engine: Engine, rooms: Rooms, asked: Asked, wish: Wish) -> Plan | None
     more = _affordable(engine, run, asked, wish)
     if not more:
         return None
-    barred = {name: "work that waits comes first" for name in _awaited(engine, rooms, run)}
+    barred = dict.fromkeys(_awaited(engine, rooms, run), "work that waits comes first")
     decision = rooms.choose(replace(asked, more=more, barred={**barred, **asked.barred}))
     if not isinstance(decision, Plan) or decision.pods <= asked.running.pods:
         return None

@@ -205,9 +205,7 @@ def _not_enough(
     needed = max(role.unit, (role.least or 0) - _pods(kept))
     gap = missing[0] if missing else Interval(role.name, 0, 0)
     wanted = {role.name: replace(gap, count=min(needed, gap.count) or needed)}
-    question = replace(
-        asked, wanted=wanted, kept=tuple(kept), domains=_networks(plan, kept, views)
-    )
+    question = replace(asked, wanted=wanted, kept=tuple(kept), domains=_networks(plan, kept, views))
     return refusal(question, judged(question))
 
 
