@@ -471,9 +471,8 @@ class _Pass:
     def _wait(self, record: Record, *, reason: str, message: str) -> Record:
         """Queued, or Lost while other shards go on; an elastic workload with enough of those runs
         as it did."""
-        if elastic.goes_on(record) and not any(
-            e.state in ("Lost", "Evicted") for e in record.shards
-        ):
+        broken = any(each.state in ("Lost", "Evicted") for each in record.shards)
+        if elastic.goes_on(record) and not broken:
             return record.with_phase("Running", self.now, reason=reason, message=message)
         if any(each.live or each.state == "Succeeded" for each in record.shards):
             return record.with_phase("Lost", self.now, reason=reason, message=message)

@@ -15,6 +15,7 @@ from typing import get_args
 import pytest
 
 from fleet.dispatch.chronicle import happenings
+from fleet.dispatch.elastic import without
 from fleet.dispatch.record import Record, Shard
 from fleet.scheduling.reasons import REASONS
 from policies import placement
@@ -164,5 +165,11 @@ def test_every_event_is_in_its_table(page, code):
         changed = replace(shard, state=state, message="why")
         after = Record(phase=phase, shards=(changed,), reason=WHY, message="why")
         told |= {(reason, kind) for kind, reason, _ in happenings(before, after) if reason != WHY}
+    east = Shard("east", index=0, generation=1, first=0, count=1, state="Running")
+    west = Shard("west", index=1, generation=2, first=1, count=1, state="Running")
+    both = Record(generation=2, phase="Running", shards=(east, west), least=1, most=2)
+    joining = replace(both, phase="Committed", shards=(east, replace(west, state="Committed")))
+    for before, after in ((both, without(both, [west], 0.0)), (joining, both)):
+        told |= {(reason, kind) for kind, reason, _ in happenings(before, after)}
     rows = page("errors.md").rows("### Events")
     assert {(code(row["Event"])[0], row["Type"]) for row in rows} == told
