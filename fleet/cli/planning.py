@@ -108,6 +108,8 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
         yield from _lines(item)
         if "exact" in item:
             yield f"  {_exactly(item['exact'])}"
+    if "together" in answer:
+        yield from _together(answer["together"])
     for each in answer.get("starts", ()):
         yield f"{each}, which waits: would start"
     for each in answer.get("evictions", ()):
@@ -128,6 +130,12 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
     )
     if not (acts or donors):
         yield "Nothing that runs would be touched, and nothing that waits would start."
+
+
+def _together(told: Object) -> Iterator[str]:
+    yield f"one by one {told['starts']} would start; placed together {told['could']} could:"
+    for each in told["workloads"]:
+        yield f"  {each['namespace']}/{each['name']}: {_shares(each)}"
 
 
 def _loan(told: Object) -> str:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fleet.kube.wire import Handler, Response
     from fleet.scheduling.exact.gang import Objective
     from fleet.scheduling.foretelling import Foretold
+    from fleet.scheduling.together import Gain
     from fleet.store.objects import ObjectStore
 
 Object = dict[str, Any]
@@ -127,6 +128,10 @@ class Plan:
         items = {**settled, **unsound, **told}
         asked = dict.fromkeys(map(_uid, questions))
         found = _answer(outlook, [items[uid] for uid in asked if uid in items])
+        if (together := outlook.prospect.together) is not None:
+            gain = await asyncio.to_thread(together.gain)
+            if gain is not None:
+                found["together"] = _together(gain, workloads)
         return replace(json_response(200, found), warnings=tuple(warnings))
 
     def words(self, workload: Object) -> str:
@@ -328,6 +333,23 @@ def _answer(outlook: Outlook, items: list[Object]) -> Object:
             for each in outlook.prospect.donors
         ],
     }  # fmt: skip
+
+
+def _together(gain: Gain, workloads: Mapping[str, Object]) -> Object:
+    """How many would start one by one, and where all could be that could start at once."""
+    return {
+        "starts": gain.starts,
+        "could": len(gain.places),
+        "workloads": [
+            {
+                "kind": workloads[uid]["kind"],
+                "namespace": workloads[uid]["metadata"]["namespace"],
+                "name": workloads[uid]["metadata"]["name"],
+                "clusters": dict(sorted(places.items())),
+            }
+            for uid, places in gain.places.items()
+        ],
+    }
 
 
 def _loan(decided: Lend | Recall | Settle, outlook: Outlook) -> Object:

@@ -83,7 +83,7 @@ class Batch:
 
 def weight(demand: Demand) -> int:
     """What admitting a gang is worth among those of equal priority."""
-    return _devices(demand) or sum(role.pods for role in demand.roles)
+    return devices(demand) or sum(role.pods for role in demand.roles)
 
 
 def place_batch(
@@ -117,7 +117,7 @@ def place_batch(
     )
 
 
-def _free(clusters: Iterable[Cluster]) -> int:
+def free_in(clusters: Iterable[Cluster]) -> int:
     """Accelerators that nothing asks for yet."""
     return sum(
         max(0, accelerators(block.free(at)))
@@ -128,18 +128,19 @@ def _free(clusters: Iterable[Cluster]) -> int:
     )
 
 
-def _devices(demand: Demand) -> int:
+def devices(demand: Demand) -> int:
+    """Accelerators that all of it takes."""
     return sum(role.pods * accelerators(role.kind.request) for role in demand.roles)
 
 
 def _bound(
     demands: Sequence[Demand], clusters: Iterable[Cluster], reached: Mapping[int, int]
 ) -> dict[int, int]:
-    free, found = _free(clusters), dict[int, int]()
+    free, found = free_in(clusters), dict[int, int]()
     for priority in sorted(reached, reverse=True):
         mine = [each for each in demands if each.priority == priority]
         # Gangs without accelerators take none of them.
-        others = sum(weight(each) for each in mine if not _devices(each))
+        others = sum(weight(each) for each in mine if not devices(each))
         found[priority] = min(sum(map(weight, mine)), free + others)
         free -= min(free, max(0, reached[priority] - others))
     return found
@@ -171,8 +172,8 @@ class _Run:
             Item(f"{at}", "", each.priority, 0, {}, shape=at, demand=each)
             for at, each in enumerate(demands)
         ]
-        self._devices = [_devices(each) for each in demands]
-        self._free = _free(clusters)
+        self._devices = [devices(each) for each in demands]
+        self._free = free_in(clusters)
         self._names = sorted(each.name for each in clusters)
         self._plane = {each.name: each.parameter_plane for each in clusters}
         self.placed: dict[int, Placed] = {}

@@ -18,7 +18,9 @@ from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan
+from fleet.scheduling.quota.book import Book
 from fleet.scheduling.rooms import Rooms
+from fleet.scheduling.together import Gang, Together, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from fleet.scheduling.placement import Refusal
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
-    from fleet.scheduling.quota.book import Book
     from fleet.scheduling.quota.tree import Key, Tree
     from fleet.scheduling.rooms import Picture
     from fleet.scheduling.standing import Wish
@@ -92,6 +93,9 @@ class Prospect:
     donors: tuple[Account, ...] = ()
     foreseen: Mapping[str, float] = field(default_factory=dict)
     """When those for whom something is held start, where that is known."""
+    together: Together | None = None
+    """Whether more of what is asked about would start if it were placed at once; None where nobody
+    else could."""
 
 
 def foretell(
@@ -193,7 +197,43 @@ def foretell(
         loans=tuple(each for each in loans if each.uid not in wanted),
         donors=tuple(other.accounts()),
         foreseen=forked.foreseen(),
+        together=_together(told, wanted, rooms, picture, forked.book),
     )
+
+
+def _together(
+    told: Sequence[Foretold],
+    wanted: Mapping[str, Wanted],
+    rooms: Rooms,
+    picture: Picture,
+    book: Book,
+) -> Together | None:
+    """Of those that only want for room, and of those that have it."""
+    gangs = []
+    for each in told:
+        asked, item = wanted[each.uid].asked, wanted[each.uid].item
+        starts = each.verdict == "Starts" and each.loan is None
+        waits = (
+            each.verdict == "Waits"
+            and each.why is not None
+            and each.why.reason == "Capacity"
+            and (each.refusal is None or not each.refusal.reason)
+        )
+        budget = asked.policy.spec.objective.budget
+        namespace = asked.demand.workload.namespace
+        over = picture.ceilings.over(policy=asked.policy_name, budget=budget, namespace=namespace)
+        plain = is_plain(asked) and not picture.occupancy.work_of(each.uid) and not any(over)
+        if plain and (starts or waits):
+            gangs.append(Gang(item, asked.demand, starts))
+    if len({each.starts for each in gangs}) < 2:
+        return None
+    alone = Book.over(book.tree, book)
+    for gang in gangs:
+        if not gang.starts:
+            alone.release(gang.item.uid)  # what is held for it until it starts
+    gone = {gang.item.uid for gang in gangs}
+    clusters = rooms.clusters(without=gone)
+    return Together(tuple(gangs), tuple(clusters.values()), picture.prices, alone, picture.now_s)
 
 
 def _among(rooms: Rooms, uid: str, found: Foretold, waits: Collection[str]) -> tuple[Cluster, ...]:

@@ -292,6 +292,24 @@ def test_how_far_it_is_from_the_optimum(gateway: dict[str, Any], exact: Any, lin
     assert "exact" not in (run("plan", "-f", "-", given="{kind: Pod}"), gateway["sent"])[1]
 
 
+def test_what_would_start_placed_together(gateway: dict[str, Any]) -> None:
+    together = {
+        "starts": 1,
+        "could": 2,
+        "workloads": [
+            {"kind": "Job", "namespace": "research", "name": "first", "clusters": {"b": 4}},
+            {"kind": "Job", "namespace": "lab", "name": "last", "clusters": {"c": 2, "a": 6}},
+        ],
+    }
+    gateway[PLAN] = {"items": [], "overcommitted": [], "together": together}
+    shown = run("plan", "-f", "-", given="{kind: Job}")
+    assert shown.stdout.splitlines()[:3] == [
+        "one by one 1 would start; placed together 2 could:",
+        "  research/first: b 4",
+        "  lab/last: a 6 + c 2",
+    ]
+
+
 def test_from_standard_input_for_programs(gateway: dict[str, Any]) -> None:
     gateway[PLAN] = {"items": [], "overcommitted": []}
     given = json.dumps({"kind": "List", "items": [{"kind": "Pod"}, {"kind": "Job"}]})

@@ -19,6 +19,8 @@ from fleet.gateway.placing import Outlook, Placing
 from fleet.gateway.plans import Plan
 from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.kube.wire import Request, Response, UserInfo
+from fleet.scheduling.accounts import capacity_of
+from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.exact.gang import Objective, Optimum, Share
 from fleet.scheduling.exact.verdict import Verdict
 from fleet.scheduling.foretelling import Foretold, Prospect
@@ -270,7 +272,13 @@ def quota(name, guaranteed, **spec):
 
 
 @pytest.fixture
-async def fleet():
+def clusters():
+    """Of the fleet; none at first."""
+    return []
+
+
+@pytest.fixture
+async def fleet(clusters):
     """What a plan is asked of, with a FleetQuota lab of 8 and two below it, of 6 and 2."""
     async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:
         kernel = gateways(store, count())
@@ -282,7 +290,7 @@ async def fleet():
             headers = {"content-type": "application/json"}
             await kernel.handle(Request("POST", path, (), headers, orjson.dumps(each)))
         nothing = dict.fromkeys(("taken_by", "taken_by_others"), lambda _: {})
-        books = SimpleNamespace(clusters=list, **nothing)
+        books = SimpleNamespace(clusters=lambda: clusters, **nothing)
         now = datetime(2026, 1, 1, tzinfo=UTC)
         placing = Placing(store, books, now=lambda: now, clock=lambda: 0.0, lease_s=15.0)
         plan = Plan(store, lambda draft: PolicyWarnings(kernel.over(draft), store), placing)
@@ -408,3 +416,51 @@ async def test_when_a_later_tier_would_have_a_place_is_told(call, own):
     }
     named = {**JOB, "metadata": {**JOB["metadata"], "uid": "uid-x"}}
     assert Plan(STORE, own.over, Patient()).words(named) == "would wait: needs 2; then: cloud-c"
+
+
+def member(name, *gpus):
+    nodes = [
+        {
+            "metadata": {"name": f"n{at}", "labels": {"fleet.dev/accelerator": "h200"}},
+            "status": {
+                "allocatable": {GPU: str(each), "cpu": "64", "memory": "256Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        for at, each in enumerate(gpus)
+    ]
+    capacity = capacity_of(nodes, [], as_of_s=0.0, block_label="")
+    return Cluster(name=name, labels={}, capacity=capacity)
+
+
+def pods_of_new(name, gpus):
+    job = in_new()
+    job["metadata"] = {"name": name, "namespace": "new"}
+    job["spec"]["template"]["spec"]["containers"] = [
+        {"name": "m", "image": "i", "resources": {"limits": {GPU: str(gpus)}}}
+    ]
+    return job
+
+
+async def test_what_would_start_if_all_were_placed_at_once_is_told(fleet, clusters):
+    """The first fits in both members, and goes to the one that has what the last one needs."""
+    clusters += [member("a", 6), member("b", 4)]
+    asked = [pods_of_new("first", 4), pods_of_new("last", 6)]
+    answer = orjson.loads((await fleet(NAMESPACE, *asked)).body)
+    assert [each["verdict"] for each in answer["items"]] == ["Starts", "Waits"]
+    assert answer["together"] == {
+        "starts": 1,
+        "could": 2,
+        "workloads": [
+            {"kind": "Job", "namespace": "new", "name": "first", "clusters": {"b": 1}},
+            {"kind": "Job", "namespace": "new", "name": "last", "clusters": {"a": 1}},
+        ],
+    }
+
+
+async def test_where_no_more_would_start_nothing_is_said_of_it(fleet, clusters):
+    clusters += [member("a", 6), member("b", 4)]
+    asked = [pods_of_new("first", 6), pods_of_new("last", 6)]
+    answer = orjson.loads((await fleet(NAMESPACE, *asked)).body)
+    assert [each["verdict"] for each in answer["items"]] == ["Starts", "Waits"]
+    assert "together" not in answer
