@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from policies.base import LATER, REQUIRED, Items, Model, by_key, setting
-from policies.parts import Budget, Selector, Toleration
+from policies.parts import Budget, Condition, Selector, Toleration
 from policies.scalars import MOST_PODS, Duration, PerHour, ResourceAmount, Share
 
 Mode = Literal["One", "Split"]
@@ -198,7 +198,16 @@ class PlacementPolicySpec(Model):
         return "ParameterPlane" if self.mode == "Split" else "None"
 
 
+class PlacementPolicyStatus(Model):
+    """Whether it is acted on."""
+
+    conditions: Items[Condition] = setting(
+        (), "Valid (it can be read); absent where it always could be."
+    )
+
+
 class PlacementPolicy(Model):
     """Says which clusters workloads may go to, in which order, whole or split."""
 
     spec: PlacementPolicySpec = setting({}, "The rules.")
+    status: PlacementPolicyStatus | None = setting(None, "Whether it is acted on.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from policies.base import REQUIRED, Items, Model, setting
+from policies.parts import Condition
 from policies.scalars import Amount, Currency, Duration, Time
 
 Billing = Literal["Owned", "Reserved", "OnDemand", "Spot"]
@@ -56,6 +57,14 @@ class PriceBookSpec(Model):
     egress: Items[Egress] = setting((), "What it costs to move data.")
 
 
+class PriceBookStatus(Model):
+    """Whether it is acted on."""
+
+    conditions: Items[Condition] = setting(
+        (), "Valid (it can be read); absent where it always could be."
+    )
+
+
 class PriceBook(Model):
     """What an hour of work costs in each cluster.
 
@@ -66,3 +75,4 @@ class PriceBook(Model):
     """
 
     spec: PriceBookSpec = setting({}, "The offers.")
+    status: PriceBookStatus | None = setting(None, "Whether it is acted on.")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from policies.fleet_quota import FleetQuota, smallest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from policies.fleet_quota import FleetQuotaSpec, Reclaim, Within
     from policies.parts import Budget
@@ -51,10 +51,10 @@ class Node:
     budget: Budget | None = None
 
 
-def nodes_of(objects: Iterable[Object]) -> tuple[Node, ...]:
+def nodes_of(objects: Iterable[Object], *, strays: bool = False) -> tuple[Node, ...]:
     """The nodes of all FleetQuotas, in any order; parents come before children, else by name.
 
-    An object that cannot be read, or that no root is above, makes no node.
+    An object that cannot be read makes no node, and one that no root is above only with `strays`.
     """
     specs = specs_of(objects)
     order: list[str] = []
@@ -62,6 +62,8 @@ def nodes_of(objects: Iterable[Object]) -> tuple[Node, ...]:
     while todo:
         order.append(todo.pop())
         todo += children_of(order[-1], specs)[::-1]
+    if strays:
+        order += sorted(specs.keys() - {*order})
     return tuple(_node(name, specs[name]) for name in order)
 
 
@@ -120,9 +122,12 @@ class Claims:
     """By namespace, the quotas that claim it besides: its labels changed after they were made."""
 
 
-def claims_of(objects: Iterable[Object], namespaces: Iterable[Object]) -> Claims:
+def claims_of(
+    objects: Iterable[Object], namespaces: Iterable[Object], *, last: Container[str] = ()
+) -> Claims:
     """`namespaces` are Namespace objects; of several quotas that claim one, the first by name has
-    it, so that everybody who asks is told the same."""
+    it, so that everybody who asks is told the same. Those in `last` have what nobody else
+    claims."""
     claiming = {
         name: spec.namespaces.compiled()
         for name, spec in sorted(specs_of(objects).items())
@@ -134,6 +139,7 @@ def claims_of(objects: Iterable[Object], namespaces: Iterable[Object]) -> Claims
         metadata = namespace["metadata"]
         labels = metadata.get("labels") or {}
         found = [name for name, selector in claiming.items() if selector.matches(labels)]
+        found = [name for name in found if name not in last] or found[:1]
         if found:
             quota[metadata["name"]] = found[0]
         if found[1:]:

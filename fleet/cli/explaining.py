@@ -12,6 +12,8 @@ from fleet.cli.objects import namespace_option
 from fleet.cli.target import gateway
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fleet.cli.client import Client
     from fleet.cli.discovery import Served
 
@@ -21,6 +23,8 @@ _PLACEMENTS: Final = "placements.fleet.dev"
 _CLUSTERS: Final = "clusters.fleet.dev"
 _ALL_PLACEMENTS: Final = "/apis/fleet.dev/v1alpha1/placements"
 _ALL_POLICIES: Final = "/apis/fleet.dev/v1alpha1/placementpolicies"
+_POLICY_GROUP: Final = "/apis/fleet.dev/v1alpha1"
+_ALL_QUOTAS: Final = f"{_POLICY_GROUP}/fleetquotas"
 _PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 Object = dict[str, Any]
@@ -72,7 +76,8 @@ def explain(client: Client, workload: str, name: str, namespace: str | None, for
     placement = placed["items"][0]
     if form == "table":
         clusters = client.get(find(client, _CLUSTERS).path())["items"]
-        click.echo("\n".join(explained(placement, clusters, ahead=_ahead(client, placement))))
+        told = explained(placement, clusters, ahead=_ahead(client, placement))
+        click.echo("\n".join([*told, *_not_as_written(client, placement)]))
     else:
         output.document(placement, form)
 
@@ -106,6 +111,26 @@ def _ahead(client: Client, placement: Object) -> int | None:
         return None  # not everybody may see what others ask for
     values = {each["metadata"]["name"]: int(each.get("value", 0)) for each in classes}
     return ahead_of(placement, others, values, policies, now=datetime.now(UTC))
+
+
+def _not_as_written(client: Client, placement: Object) -> Iterator[str]:
+    """What is said of its quota and its policy, where one is not acted on as it is stored."""
+    from fleet.errors import ApiError
+    from fleet.scheduling.explain import not_as_written
+
+    paths = []
+    if quota := (placement.get("status") or {}).get("quota"):
+        paths.append(f"{_ALL_QUOTAS}/{quota}")
+    if policy := (placement.get("spec") or {}).get("policy"):
+        name = policy["name"]
+        paths.append(f"{_POLICY_GROUP}/namespaces/{policy['namespace']}/placementpolicies/{name}")
+    for path in paths:
+        try:
+            told = not_as_written(client.get(path))
+        except ApiError:
+            continue  # gone, or not for everybody to see
+        if told:
+            yield f"  {told}"
 
 
 def _why_none(resource: Served, obj: Object, where: str) -> str:

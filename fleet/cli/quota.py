@@ -37,20 +37,22 @@ def quota(client: Client, node: str | None, form: str) -> None:
     With NODE only that one and those below it. Amounts count everything below a node; where a node
     has several resources, each is named. A mark behind a row says that a node uses more than its
     limit: nothing is ended for that, and nothing more starts. Another says what a node has on loan:
-    to whom, and when the first of it ends or is renewed.
+    to whom, and when the first of it ends or is renewed. A third says what cannot be read of its
+    object, or of a LendingPolicy by which it lends.
     """
     from fleet.errors import NotFound
 
     found = client.get(_QUOTAS)["items"]
     rows = list(_tree(found, node))
-    loans = _loans(client)
+    policies = _policies(client)
+    loans, unread = _loans(policies), _unread(policies)
     if node is not None and not rows:
         raise NotFound(f"there is no FleetQuota {node}")
     if form != "table":
         items = [_item(each, depth, loans) for each, _, depth in rows]
         output.document({"items": items}, form)
     elif rows:
-        output.table([_HEAD, *(_row(each, drawn, loans) for each, drawn, _ in rows)])
+        output.table([_HEAD, *(_row(each, drawn, loans, unread) for each, drawn, _ in rows)])
     else:
         click.echo("There are no quotas: nothing limits what the fleet's work may use.", err=True)
 
@@ -80,17 +82,39 @@ def _parent(obj: Mapping[str, Any]) -> str:
     return str((obj.get("spec") or {}).get("parent") or "")
 
 
-def _loans(client: Client) -> dict[str, list[Object]]:
-    """What is on loan, by donor. Nothing for those who may not see the policies."""
+def _policies(client: Client) -> list[Object]:
+    """All LendingPolicies; none for those who may not see them."""
     from fleet.errors import Forbidden
 
     try:
-        policies = client.get(_POLICIES)["items"]
+        return list(client.get(_POLICIES)["items"])
     except Forbidden:
-        return {}
+        return []
+
+
+def _donor(policy: Object) -> str:
+    """Who lends by it, "" where that cannot be read."""
+    spec = policy.get("spec")
+    lends = spec.get("from") if isinstance(spec, dict) else None
+    return str(lends.get("quota") or "") if isinstance(lends, dict) else ""
+
+
+def _unread(policies: Sequence[Object]) -> dict[str, list[str]]:
+    """What is said of LendingPolicies that cannot be read, by donor."""
+    from fleet.scheduling.explain import not_as_written
+
+    found: dict[str, list[str]] = {}
+    for policy in policies:
+        if told := not_as_written(policy):
+            found.setdefault(_donor(policy), []).append(told)
+    return found
+
+
+def _loans(policies: Sequence[Object]) -> dict[str, list[Object]]:
+    """What is on loan, by donor."""
     found: dict[str, list[Object]] = {}
     for policy in policies:
-        there = found.setdefault(policy["spec"]["from"]["quota"], [])
+        there = found.setdefault(_donor(policy), [])
         name = policy["metadata"]["name"]
         there += [
             {"policy": name, **each} for each in (policy.get("status") or {}).get("loans", ())
@@ -98,7 +122,13 @@ def _loans(client: Client) -> dict[str, list[Object]]:
     return found
 
 
-def _row(obj: Mapping[str, Any], drawn: str, loans: Mapping[str, Sequence[Object]]) -> list[str]:
+def _row(
+    obj: Mapping[str, Any],
+    drawn: str,
+    loans: Mapping[str, Sequence[Object]],
+    unread: Mapping[str, Sequence[str]],
+) -> list[str]:
+    name = obj["metadata"]["name"]
     status = obj.get("status") or {}
     summary = status.get("summary") or {}
     cells = [
@@ -107,9 +137,9 @@ def _row(obj: Mapping[str, Any], drawn: str, loans: Mapping[str, Sequence[Object
     ]
     waiting = int(status.get("waiting") or 0)
     gangs = f"{waiting} gang{'' if waiting == 1 else 's'}" if waiting else "0"
-    marks = [_over(status), *_lent(loans.get(obj["metadata"]["name"], ()))]
+    marks = [_over(status), *_lent(loans.get(name, ())), *unread.get(name, ())]
     last = "   ".join([gangs, "; ".join(filter(None, marks))]).rstrip()
-    return [drawn + obj["metadata"]["name"], *cells, last]
+    return [drawn + name, *cells, last]
 
 
 def _lent(loans: Sequence[Object]) -> Iterator[str]:

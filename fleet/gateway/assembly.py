@@ -19,7 +19,7 @@ from fleet.gateway import own
 from fleet.gateway.actions import Join, Leave
 from fleet.gateway.bills import Bills
 from fleet.gateway.books import Books
-from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
+from fleet.gateway.clusters import CLUSTERS, Clusters
 from fleet.gateway.edge import Roots
 from fleet.gateway.extensions import PriceSources
 from fleet.gateway.guests import Guests
@@ -32,7 +32,9 @@ from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.gateway.quotas import Quotas
 from fleet.gateway.records import Records
 from fleet.gateway.roots import MemberRoot, MergedRoot
+from fleet.gateway.rulebook import Rulebook
 from fleet.gateway.subresources import PodSubresources
+from fleet.gateway.validity import Validity
 from fleet.gateway.workload_warnings import WorkloadWarnings
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request, UserInfo
@@ -127,6 +129,7 @@ class Assembly:
             now=lambda: now().timestamp(),
             rng=rng,
         )
+        self._rulebook = Rulebook(store)
         self._workloads = WorkloadWarnings(Records(self.own), store)
         own_objects = Membership(
             PolicyWarnings(self._workloads, store), lambda: {each.name for each in members}
@@ -177,7 +180,7 @@ class Assembly:
             kernel=self.own,
             store=store,
             resource=self._custom[CLUSTERS].resource,
-            prices=self._custom[PRICE_BOOKS].resource,
+            rulebook=self._rulebook,
             members=self._members,
             books=self._books,
             now=self._now,
@@ -190,7 +193,7 @@ class Assembly:
     ) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
-        bills = Bills(store, now=self._now, uid=self._uid)
+        bills = Bills(store, now=self._now, uid=self._uid, rulebook=self._rulebook)
         placing = Placing(
             store,
             self._books,
@@ -199,12 +202,14 @@ class Assembly:
             lease_s=lease_s,
             extensions=self._extensions,
             ceilings=bills.ceilings,
+            rulebook=self._rulebook,
         )
         self.statuses = (
             Quotas(store, placing, now=self._now),
             Loans(store, placing, now=self._now),
+            Validity(store, placing, now=self._now),
         )
-        """What the planner knows of FleetQuotas and LendingPolicies, written down."""
+        """What the planner knows of the policies, written down."""
 
         def drafted(draft: Draft) -> Handler:
             return PolicyWarnings(WorkloadWarnings(self.own.over(draft), store), store)

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import AlreadyExists, Conflict, StoreError
+from fleet.gateway.rulebook import Rulebook
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.cost import months
@@ -44,9 +45,16 @@ class Bills:
     """Keeps what work costs. See `fleet.dispatch.billing.Bill`."""
 
     def __init__(
-        self, store: ObjectStore, *, now: Callable[[], datetime], uid: Callable[[], str]
+        self,
+        store: ObjectStore,
+        *,
+        now: Callable[[], datetime],
+        uid: Callable[[], str],
+        rulebook: Rulebook | None = None,
     ) -> None:
+        """`rulebook` are the policies, shared with others who act on them."""
         self._store = store
+        self._rulebook = rulebook or Rulebook(store)
         self._now = now
         self._uid = uid
         self._config_maps = _row(CONFIG_MAPS)
@@ -99,10 +107,10 @@ class Bills:
             kind.name: [each for each in rules if each["kind"] == kind.name]
             for kind in (FLEET_QUOTA, PLACEMENT_POLICY)
         }
-        quotas = [*self._all(FLEET_QUOTA.resource), *kinds[FLEET_QUOTA.name]]
-        specs = specs_of(quotas)  # of two of one name the last
+        stored = [rule.left for rule in self._rulebook.rules(FLEET_QUOTA)]
+        specs = specs_of([*stored, *kinds[FLEET_QUOTA.name]])  # of two of one name the last
         budgets = {name: spec.budget for name, spec in specs.items() if spec.budget is not None}
-        stored = self._all(PLACEMENT_POLICY.resource)
+        stored = [rule.left for rule in self._rulebook.rules(PLACEMENT_POLICY)]
         policies = (policy_of(each).spec for each in (*stored, *kinds[PLACEMENT_POLICY.name]))
         if not budgets and not any(each.objective.budget for each in policies):
             return NO_CEILINGS
@@ -154,7 +162,10 @@ class Bills:
         counted = str((placement.get("status") or {}).get("quota") or "")
         if counted:
             return counted
-        quotas = claims_of(self._all(FLEET_QUOTA.resource), self._all(self._namespaces)).quota
+        rules = self._rulebook.rules(FLEET_QUOTA)
+        wide = {rule.name for rule in rules if rule.wide}
+        left = (rule.left for rule in rules)
+        quotas = claims_of(left, self._all(self._namespaces), last=wide).quota
         return quotas.get(placement["metadata"]["namespace"], "")
 
     def _all(self, resource: Resource) -> Iterator[Object]:

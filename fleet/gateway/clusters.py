@@ -12,13 +12,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from fleet.errors import AlreadyExists, ApiError, Invalid, NotFound, StoreError
+from fleet.errors import AlreadyExists, ApiError, NotFound, StoreError
 from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request, UserInfo
 from fleet.scheduling.explain import money
 from fleet.scheduling.price import prices_of
 from fleet.scheduling.shapes import accelerator_kinds, free_accelerators, shapes_of
-from policies import CLUSTER
+from policies import CLUSTER, PRICE_BOOK
 from policies.scalars import amount_text
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fleet.apiserver.kernel import Kernel
     from fleet.gateway.books import Books
+    from fleet.gateway.rulebook import Rulebook
     from fleet.kube.resources import Resource
     from fleet.members.member import Member
     from fleet.members.roster import Change, Members
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLUSTERS = GroupVersionResource("fleet.dev", "v1alpha1", "clusters")
-PRICE_BOOKS = GroupVersionResource("fleet.dev", "v1alpha1", "pricebooks")
 BEAT_S = 10.0
 SETTLE_S = 1.0
 """How long changes of pods and nodes are gathered: they come in crowds, and each write is an event
@@ -56,7 +56,7 @@ class Clusters:
         kernel: Kernel,
         store: ObjectStore,
         resource: Resource,
-        prices: Resource,
+        rulebook: Rulebook,
         members: Members,
         books: Books,
         now: Callable[[], datetime],
@@ -64,7 +64,7 @@ class Clusters:
         self._kernel = kernel
         self._store = store
         self._resource = resource
-        self._prices = prices
+        self._rulebook = rulebook
         self._members = members
         self._books = books
         self._now = now
@@ -239,11 +239,8 @@ class Clusters:
         unknown = {"pricePerHour": "", "price": ""}
         if capacity is None:
             return unknown
-        books = [e.parse() for e in self._store.collection(self._prices).snapshot().entries()]
-        try:
-            prices = prices_of(books, now=self._now())
-        except Invalid:
-            return unknown
+        rules = self._rulebook.rules(PRICE_BOOK)
+        prices = prices_of((each.left for each in rules if not each.closed), now=self._now())
         micro = prices.of_accelerator(member, capacity)
         if micro is None:
             return unknown

@@ -134,6 +134,8 @@ class PriceSources:
         dated = _undated(before), _undated(said)
         if dated[0] != dated[1] or any("asOf" in each for each in said.get("offers") or ()):
             return False
+        if PRICE_BOOK.problems({"spec": before}):
+            return False  # an older form of it
         oldest = min(datetime.fromisoformat(each["asOf"]) for each in before["offers"])
         max_age = PRICE_BOOK.parse({"metadata": {}, "spec": before}).spec.max_age
         return (self._now() - oldest) * 4 < max_age

@@ -1,8 +1,9 @@
 """What decisions are made over: policies, prices, priority classes and members, as they are stored.
 
 An object is read once for each of its revisions: what `fleet` gives is the very same as before
-where nothing has changed, so whoever compares it knows at once. Prices age: they are read again
-when the next of them becomes too old. `fleet.gateway.placing` asks at the beginning of a round.
+where nothing has changed, so whoever compares it knows at once. A policy that cannot be read stops
+only itself (`rulebook`). Prices age: they are read again when the next of them becomes too old.
+`fleet.gateway.placing` asks at the beginning of a round.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from fleet.gateway.books import Books
+    from fleet.gateway.rulebook import Rule, Rulebook
     from fleet.kube.resources import Resource
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.price import Prices
@@ -45,36 +47,58 @@ class Givens:
         now: Callable[[], datetime],
         lease: timedelta,
         extensions: Extensions,
+        rulebook: Rulebook,
     ) -> None:
         self._books = books
         self._now = now
         self._lease = lease
         self._extensions = extensions
-        self._policies = _Kept(store, PLACEMENT_POLICY.resource, _policies)
+        self._rulebook = rulebook
         self._classes = _Kept(store, row(PRIORITY_CLASSES), _classes)
-        self._price_books = _Kept(store, PRICE_BOOK.resource, _parsed)
+        self._ruled: tuple[object, tuple[Policy, ...]] = (None, ())
         self._priced: tuple[object, Prices] | None = None
 
-    def fleet(self) -> Fleet:
-        """Raises Invalid for an unsound policy or price book."""
+    def fleet(self, given: Sequence[Object] = ()) -> Fleet:
+        """`given` are policies and price books as they would be."""
         priorities, never = self._classes.value()
         return Fleet(
             clusters=tuple(self._books.clusters()),
-            policies=self._policies.value(),
-            prices=self._prices(),
+            policies=self._policies_with(given),
+            prices=self._prices_with(given),
             priorities=priorities,
             never_preempt=never,
             lease=self._lease,
             extensions=self._extensions,
         )
 
+    def _policies_with(self, given: Sequence[Object]) -> tuple[Policy, ...]:
+        instead = [policy_of(each) for each in given if each["kind"] == PLACEMENT_POLICY.name]
+        if not instead:
+            return self._policies()
+        named = {(each.namespace, each.name): each for each in (*self._policies(), *instead)}
+        return tuple(named.values())
+
+    def _policies(self) -> tuple[Policy, ...]:
+        rules = self._rulebook.rules(PLACEMENT_POLICY)
+        if self._ruled[0] is not rules:
+            self._ruled = rules, tuple(map(_policy, rules))
+        return self._ruled[1]
+
+    def _prices_with(self, given: Sequence[Object]) -> Prices:
+        instead = {each["metadata"]["name"]: each for each in given if _is_book(each)}
+        if not instead:
+            return self._prices()
+        stored = self._rulebook.rules(PRICE_BOOK)
+        books = [each.left for each in stored if not each.closed and each.name not in instead]
+        return prices_of((*books, *instead.values()), now=self._now())
+
     def _prices(self) -> Prices:
-        books, now = self._price_books.value(), self._now()
+        books, now = self._rulebook.rules(PRICE_BOOK), self._now()
         if self._priced is not None and self._priced[0] is books:
             found = self._priced[1]
             if found.until is None or now <= found.until:
                 return found
-        found = prices_of(books, now=now)
+        found = prices_of((each.left for each in books if not each.closed), now=now)
         self._priced = books, found
         return found
 
@@ -104,8 +128,14 @@ class _Kept(Generic[T]):
         return self._value
 
 
-def _policies(entries: Sequence[Entry]) -> tuple[Policy, ...]:
-    return tuple(policy_of(each.parse()) for each in entries)
+def _is_book(obj: Object) -> bool:
+    return bool(obj["kind"] == PRICE_BOOK.name)
+
+
+def _policy(rule: Rule) -> Policy:
+    if not rule.closed:
+        return policy_of(rule.left)
+    return policy_of(rule.left, unread=rule.words)
 
 
 def _classes(entries: Sequence[Entry]) -> tuple[dict[str, int], frozenset[str]]:
@@ -113,10 +143,6 @@ def _classes(entries: Sequence[Entry]) -> tuple[dict[str, int], frozenset[str]]:
     values = {name: int(obj.get("value", 0)) for name, obj in objects.items()}
     never = (name for name, obj in objects.items() if obj.get("preemptionPolicy") == "Never")
     return values, frozenset(never)
-
-
-def _parsed(entries: Sequence[Entry]) -> list[Object]:
-    return [each.parse() for each in entries]
 
 
 def row(gvr: GroupVersionResource) -> Resource:

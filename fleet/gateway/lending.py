@@ -7,6 +7,7 @@ both together, `fleet.dispatch` stores what is said here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.dispatch.planning import Evict, OnLoan, Said
@@ -14,14 +15,15 @@ from fleet.gateway import queue_metrics as metrics
 from fleet.scheduling.lending import record
 from fleet.scheduling.lending.loans import Recall, Renew, Return, Settle
 from fleet.scheduling.lending.occupancy import Occupancy, User
-from fleet.scheduling.lending.terms import terms_of
+from fleet.scheduling.lending.terms import closed_terms, terms_of
 from fleet.scheduling.requests import is_accelerator
 from policies import LENDING_POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from fleet.gateway.books import Books
+    from fleet.gateway.rulebook import Rule
     from fleet.scheduling.lending.classes import Isolation
     from fleet.scheduling.lending.desk import Desk
     from fleet.scheduling.lending.loans import Loan
@@ -35,14 +37,22 @@ Place = tuple[str, str]
 """A Placement, as namespace and name."""
 
 
-def terms_in(store: ObjectStore, *, instead: Sequence[Object] = ()) -> list[Terms]:
-    """Those of all LendingPolicies, some of which are as in `instead`. Raises Invalid for one that
-    no write would have let in."""
-    entries = store.collection(LENDING_POLICY.resource).snapshot().entries()
-    found = {each.name: each.parse() for each in entries}
-    kind = LENDING_POLICY.name
-    found |= {each["metadata"]["name"]: each for each in instead if each["kind"] == kind}
-    return terms_of(found.values())
+def terms_in(
+    rules: Iterable[Rule], *, closed: Container[str] = (), donor_of: Callable[[str], str]
+) -> list[Terms]:
+    """Those of all LendingPolicies, by name. `closed` are quotas of which nobody knows what they
+    are guaranteed: they lend nothing more. `donor_of` says who lends by a policy, as far as
+    something is on loan."""
+    found = []
+    for rule in rules:
+        if rule.closed:
+            found.append(closed_terms(rule.stored, rule.left, donor=donor_of(rule.name)))
+            continue
+        (terms,) = terms_of([rule.left])
+        if terms.donor in closed:
+            terms = replace(terms, renew=False, closed=True)
+        found.append(terms)
+    return sorted(found, key=lambda terms: terms.name)
 
 
 def occupancy(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.lending.desk import Account
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.quota.tree import Key
+    from fleet.scheduling.quota_objects import Wrong
 
 Object = dict[str, Any]
 
@@ -43,18 +44,23 @@ class Loans(Statuses):
         desk = self._placing.desk
         self._measure()
         accounts = desk.accounts()
+        rules = self._placing.rulebook.rules(LENDING_POLICY)
+        unread = {rule.name: rule.wrong for rule in rules}
         for entry in self._store.collection(LENDING_POLICY.resource).snapshot().entries():
             name = entry.name
             mine = sorted(
                 (loan for loan in desk.loans.values() if loan.policy == name),
                 key=lambda loan: (loan.since_s, loan.uid),
             )
-            await self._write(name, mine, [each for each in accounts if each.policy == name])
+            its = [each for each in accounts if each.policy == name]
+            await self._write(name, mine, its, unread.get(name))
 
-    async def _write(self, name: str, loans: list[Loan], accounts: list[Account]) -> None:
+    async def _write(
+        self, name: str, loans: list[Loan], accounts: list[Account], wrong: Wrong | None
+    ) -> None:
         def change(obj: Object) -> Object | None:
             before: Object = obj.get("status") or {}
-            status = self._status(obj, loans, accounts)
+            status = self._status(obj, loans, accounts, wrong)
             return None if status == before else {**obj, "status": status}
 
         try:
@@ -64,7 +70,9 @@ class Loans(Statuses):
         except NotFound:
             return  # deleted meanwhile
 
-    def _status(self, obj: Object, loans: list[Loan], accounts: list[Account]) -> Object:
+    def _status(
+        self, obj: Object, loans: list[Loan], accounts: list[Account], wrong: Wrong | None
+    ) -> Object:
         before: Object = obj.get("status") or {}
         sums: Counter[Key] = Counter()
         for loan in loans:
@@ -80,7 +88,12 @@ class Loans(Statuses):
             at = datetime.fromtimestamp(ceil(ends), UTC)
             status["nextEnd"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
         conditions: list[Object] = before.get("conditions") or []
-        for kind, truth, reason, message in self._truths(obj, accounts):
+        told = (
+            self._truths(obj, accounts)
+            if wrong is None
+            else [("Valid", "False", wrong.reason, wrong.message)]
+        )
+        for kind, truth, reason, message in told:
             conditions = with_condition(
                 conditions, type=kind, status=truth, reason=reason, message=message, now=self._now()
             )

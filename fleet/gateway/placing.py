@@ -17,10 +17,11 @@ from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Retimed, S
 from fleet.errors import Invalid
 from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
-from fleet.gateway.givens import Givens, row
+from fleet.gateway.givens import Givens
 from fleet.gateway.placements import Placements
-from fleet.gateway.quota_rules import NAMESPACES, QuotaRules
+from fleet.gateway.quota_rules import QuotaRules
 from fleet.gateway.returning import Returning
+from fleet.gateway.rulebook import Rulebook
 from fleet.scheduling import standing
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import total
@@ -42,23 +43,21 @@ from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Item
 from fleet.scheduling.planner import Urgency, asked_of, counted_in, item_of
 from fleet.scheduling.quota.tree import Key, Tree
-from fleet.scheduling.quota_objects import tree_of
 from fleet.scheduling.reasons import because, reason_of, spared
 from fleet.scheduling.record import Held
 from fleet.scheduling.rooms import Picture, Rooms
-from fleet.scheduling.selection import by_name, policy_of
-from policies import FLEET_QUOTA, PLACEMENT_POLICY
-from policies.quota_tree import Claims, claims_of
+from fleet.scheduling.selection import by_name
+from policies import PLACEMENT_POLICY
 from policies.scalars import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from datetime import datetime
 
     from fleet.dispatch.planning import Barred, Question, Step
     from fleet.gateway.books import Books
     from fleet.gateway.placements import Reading
-    from fleet.kube.resources import Resource
+    from fleet.gateway.quota_rules import Quotas
     from fleet.scheduling.cost.ceilings import Ceilings
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.exact.verdict import Comparison
@@ -67,8 +66,10 @@ if TYPE_CHECKING:
     from fleet.scheduling.lending.loans import Loan
     from fleet.scheduling.planner import Asked, Decided, Fleet
     from fleet.scheduling.queue.rules import Rules
+    from fleet.scheduling.quota_objects import Wrong
     from fleet.scheduling.standing import Wish
     from fleet.store.objects import ObjectStore
+    from policies.quota_tree import Claims
 
 Object = dict[str, Any]
 
@@ -89,21 +90,28 @@ class Placing:
         rules: Rules | None = None,
         extensions: Extensions = NONE,
         ceilings: Callable[[Claims, Sequence[Object]], Ceilings] = lambda *given: NO_CEILINGS,
+        rulebook: Rulebook | None = None,
     ) -> None:
         """`clock` is the one that the books date capacity with; `lease_s` is the lease of
         workloads whose policy says nothing else; `extensions` have a say in every decision;
         `ceilings` says what may be spent, by which quota counts which namespace, with rules
-        as they would be."""
+        as they would be; `rulebook` are the policies, shared with others who act on them."""
         self._store = store
         self._books = books
         self._now = now
         self._clock = clock
+        self.rulebook = rulebook or Rulebook(store)
         self._givens = Givens(
-            store, books, now=now, lease=timedelta(seconds=lease_s), extensions=extensions
+            store,
+            books,
+            now=now,
+            lease=timedelta(seconds=lease_s),
+            extensions=extensions,
+            rulebook=self.rulebook,
         )
         self._ceilings = ceilings
         self._placements = Placements(store)
-        self._quotas = QuotaRules(store)
+        self._quotas = QuotaRules(store, self.rulebook, donor_of=self._donor_of)
         self._rooms = Rooms()
         self.engine = Engine(Tree(), self._rooms, rules=rules)
         spare = Spare(
@@ -124,7 +132,11 @@ class Placing:
     @property
     def claims(self) -> Claims:
         """Which quota counts which namespace."""
-        return self._quotas.claims
+        return self._quotas.quotas.claims
+
+    def wrong_with(self, quota: str) -> Wrong | None:
+        """Why a FleetQuota is not what its object says."""
+        return self._quotas.quotas.wrong(quota)
 
     def on_round(self, listener: Callable[[], None]) -> None:
         """Have `listener` told after each round: what is in use and what waits may have changed."""
@@ -210,45 +222,35 @@ class Placing:
         self, questions: Sequence[Question], rules: Sequence[Object], *, measured: bool = False
     ) -> Outlook:
         """What would be decided about workloads, in that order, if they were there, and `rules`
-        (FleetQuotas, LendingPolicies, PlacementPolicies, Namespaces) were as given. Nothing is
-        changed by it. `measured`: with what each decision is to be compared with.
-
-        Raises Invalid for quotas that make no tree.
+        (FleetQuotas, LendingPolicies, PlacementPolicies, PriceBooks, Namespaces) were as given.
+        Nothing is changed by it. `measured`: with what each decision is to be compared with.
         """
-        fleet, now = self._givens.fleet(), self._now()
-        policies = [policy_of(each) for each in rules if each["kind"] == PLACEMENT_POLICY.name]
-        named = {(each.namespace, each.name): each for each in (*fleet.policies, *policies)}
-        fleet = replace(fleet, policies=tuple(named.values()))
+        fleet, now = self._givens.fleet(rules), self._now()
+        policies = any(each["kind"] == PLACEMENT_POLICY.name for each in rules)
         self._read_all()
-        quotas = {each["metadata"]["name"]: each for each in self._objects(FLEET_QUOTA.resource)}
-        quotas |= {e["metadata"]["name"]: e for e in rules if e["kind"] == FLEET_QUOTA.name}
-        namespaces = {e["metadata"]["name"]: e for e in self._objects(row(NAMESPACES))}
-        namespaces |= {e["metadata"]["name"]: e for e in rules if e["kind"] == "Namespace"}
-        claims = claims_of(quotas.values(), namespaces.values())
+        quotas = self._quotas.given(rules)
         wanted, unsound = {}, dict[str, Invalid]()
         for number, question in enumerate(questions, self._store.sequencer.current + 1):
             try:
-                found = self._asked(question, fleet, now, number=number)
+                found = self._asked(question, fleet, now, number=number, quotas=quotas)
             except Invalid as error:
                 unsound[str(question.workload["metadata"]["uid"])] = error
                 continue
             if found is not None:
-                namespace = found.asked.demand.workload.namespace
-                item = replace(found.item, quota=claims.quota.get(namespace, ""))
-                wanted[found.uid] = Wanted(found.asked, found.wish, item)
-        picture = replace(self._picture(fleet, now, wanted), ceilings=self._ceilings(claims, rules))
+                wanted[found.uid] = Wanted(found.asked, found.wish, found.item)
+        ceilings = self._ceilings(quotas.claims, rules)
+        picture = replace(self._picture(fleet, now, wanted), ceilings=ceilings)
         waiting = [
             self._read_again(each, fleet, now) if policies else each
             for each in self._asking.values()
         ]
-        terms = lending.terms_in(self._store, instead=rules)
         prospect = foretell(
             self.desk,
             picture,
             {each.uid: (each.asked, each.wish) for each in waiting},
             wanted,
-            tree=tree_of(quotas.values()),
-            terms=terms,
+            tree=quotas.tree,
+            terms=quotas.terms,
         )
         placements, comparisons, later = {}, {}, {}
         for each in prospect.told:
@@ -269,7 +271,7 @@ class Placing:
                 item, book = wanted[each.uid].item, prospect.book
                 words = because(
                     each.why, item, book, name=self._name, foreseen=prospect.foreseen,
-                    terms=terms,
+                    terms=quotas.terms,
                 )  # fmt: skip
                 told = Held(asked.demand, reason_of(each.why, item, book), words)
             if told is not None:
@@ -448,9 +450,13 @@ class Placing:
         *,
         before: Mapping[str, _Asked] = MappingProxyType({}),
         number: int = 0,
+        quotas: Quotas | None = None,
     ) -> _Asked | None:
         """None for what is not stored as it is asked about; `number` is the place in line, within
-        its second, of what has none yet. Raises Invalid."""
+        its second, of what has none yet; `quotas` are those as they would be. Raises Invalid."""
+        quotas = quotas or self._quotas.quotas
+        if not question.lost:  # that was admitted once
+            quotas.admit(question.workload)
         known = before.get(str(question.workload["metadata"].get("uid", "")))
         if known is not None and known.holds(question, fleet):
             asked, wish = known.asked, known.wish
@@ -473,7 +479,7 @@ class Placing:
         item = item_of(
             asked,
             wish,
-            quota=self.claims.quota.get(asked.demand.workload.namespace, ""),
+            quota=quotas.claims.quota.get(asked.demand.workload.namespace, ""),
             sequence=standing.sequence_of(
                 asked.queued_at.timestamp(), asked.before.get("arrival") or number
             ),
@@ -505,14 +511,15 @@ class Placing:
         self._placements.read()
         begins = self._quotas.unread
         if self._quotas.read():
-            self.desk.change(self._quotas.tree, self._quotas.terms)
+            self.desk.change(self._quotas.quotas.tree, self._quotas.quotas.terms)
         if begins:
             for name, recent in self._quotas.taken_back():
                 self.engine.took_back(name, recent)
 
-    def _objects(self, resource: Resource) -> Iterator[Object]:
-        for entry in self._store.collection(resource).snapshot().entries():
-            yield entry.parse()
+    def _donor_of(self, policy: str) -> str:
+        """Who lends by a LendingPolicy, as the work says that has a loan by it."""
+        loans = (read.loan for read in self._placements.by_uid.values())
+        return next((each.donor for each in loans if each and each.policy == policy), "")
 
 
 class Outlook(NamedTuple):

@@ -50,3 +50,8 @@ OVERCOMMITTED = Gauge(
     "In use beyond the limit.",
     ["quota", "resource", "accelerator"],
 )
+UNREADABLE = Gauge(
+    "fleet_policies_unreadable",
+    "Policies that are stored in a form that no write would let in.",
+    ["kind", "namespace", "name"],
+)

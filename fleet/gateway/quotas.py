@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.quota.report import Line
     from fleet.scheduling.quota.tree import Key
+    from fleet.scheduling.quota_objects import Wrong
 
 Object = dict[str, Any]
 
@@ -44,8 +45,11 @@ class Quotas(Statuses):
             for name in (owner, *others):
                 rest = tuple(each for each in (owner, *others) if each != name)
                 contested.setdefault(name, {})[namespace] = rest
+        rules = self._placing.rulebook.rules(FLEET_QUOTA)
+        unread = {rule.name: rule.wrong for rule in rules}
         for name, lines in by_node.items():
-            await self._write(name, lines, admitted[name], contested.get(name, {}))
+            wrong = unread.get(name) or self._placing.wrong_with(name)
+            await self._write(name, lines, admitted[name], contested.get(name, {}), wrong)
 
     async def _write(
         self,
@@ -53,10 +57,13 @@ class Quotas(Statuses):
         lines: Sequence[Line],
         admitted: int,
         contested: dict[str, Sequence[str]],
+        wrong: Wrong | None,
     ) -> None:
         def change(obj: Object) -> Object | None:
             before: Object = obj.get("status") or {}
-            told = status_of(lines, now=self._now(), contested=contested, before=before)
+            told = status_of(
+                lines, now=self._now(), contested=contested, wrong=wrong, before=before
+            )
             spent = (before.get("summary") or {}).get("spent")
             if spent:
                 told["summary"]["spent"] = spent

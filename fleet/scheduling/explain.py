@@ -376,3 +376,11 @@ def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
         cells = [cell.ljust(widths[at]) for at, cell in enumerate(row[:-1])] + [row[-1]]
         lines.append("  " + "   ".join(cells).rstrip())
     return lines
+
+
+def not_as_written(policy: Object) -> str:
+    """Why a policy of any kind is not acted on as it is stored; "" where it is."""
+    for each in (policy.get("status") or {}).get("conditions") or ():
+        if each["type"] == "Valid" and each.get("reason") in ("Unreadable", "AtOdds"):
+            return f"{policy['kind']} {policy['metadata']['name']}: {each['message']}"
+    return ""

@@ -7,12 +7,13 @@ equal to the one before.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.scheduling.cost.intervals import month_of
-from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
+from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree, faults
 from fleet.scheduling.record import with_condition
 from fleet.scheduling.requests import quantity_text
 from policies.quota_tree import nodes_of
@@ -23,12 +24,31 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.cost.showback import Spending
     from fleet.scheduling.quota.report import Line
+    from policies.quota_tree import Node as Stated
 
 Object = dict[str, Any]
 
 OVERCOMMITTED: Final = "Overcommitted"
 VALID: Final = "Valid"
 _NONE: Final = "–"
+_EMPTY: Final = Tree()
+_FOR_EVER_S: Final = 100 * 365 * 86400.0
+
+
+class Wrong(NamedTuple):
+    """Why an object is not acted on as it is: a word for programs, and a sentence."""
+
+    reason: str
+    message: str
+
+
+class SoundTree(NamedTuple):
+    """A tree, the quotas of it where nothing new starts, with why, and those that are what they
+    were before, with why."""
+
+    tree: Tree
+    closed: Mapping[str, str]
+    kept: Mapping[str, str]
 
 
 def tree_of(objects: Iterable[Object]) -> Tree:
@@ -36,23 +56,58 @@ def tree_of(objects: Iterable[Object]) -> Tree:
 
     Raises Invalid where they make none, which no write lets happen.
     """
-    return Tree.of(
-        Node(
-            name=node.name,
-            parent=node.parent,
-            shares={
-                Key(*key): Share(line.guaranteed, line.limit, line.lendable)
-                for key, line in node.lines.items()
-            },
-            reserve={Key(*key): amount for key, amount in node.reserve.items()},
-            preemption=Preemption(
-                within=node.within,
-                reclaim=node.reclaim,
-                min_run_time_s=node.min_run_time_s,
-                max_reclaim_per_minute=node.max_reclaim_per_minute,
-            ),
-        )
-        for node in nodes_of(objects)
+    return Tree.of(map(_node, nodes_of(objects)))
+
+
+def sound_tree_of(
+    objects: Iterable[Object], unread: Mapping[str, str], *, before: Tree = _EMPTY
+) -> SoundTree:
+    """A tree of all FleetQuotas, whatever is wrong with one of them.
+
+    `unread` says of those that cannot be read why; what stands for them in `objects` is what is
+    left of them. One that is at odds with the others is what it was in the tree `before`, or else
+    says nothing of any resource. Nothing new starts in a quota that is not what its object says,
+    nor in any below it, and nothing that runs there is ended for others.
+    """
+    nodes = {node.name: node for node in map(_node, nodes_of(objects, strays=True))}
+    closed = {name: why for name, why in unread.items() if name in nodes}
+    kept: dict[str, str] = {}
+    while found := faults(nodes.values()):
+        name, where, message = found[0]
+        why = f"FleetQuota {name} is at odds with others: {where}: {message}"
+        earlier = before.nodes.get(name) if name not in {*kept, *closed} else None
+        if earlier is not None and earlier != nodes[name]:
+            nodes[name], kept[name] = earlier, why
+            continue
+        kept.pop(name, None)
+        closed.setdefault(name, why)
+        parent = "" if where == "spec.parent" else nodes[name].parent
+        nodes[name] = replace(nodes[name], parent=parent, shares={}, reserve={})
+    for name in closed:
+        spared = replace(nodes[name].preemption, min_run_time_s=_FOR_EVER_S)
+        nodes[name] = replace(nodes[name], preemption=spared)
+    tree = Tree.of(nodes.values())
+    for name in list(closed):
+        for below in tree.under(name):
+            closed.setdefault(below, closed[name])
+    return SoundTree(tree, closed, kept)
+
+
+def _node(node: Stated) -> Node:
+    return Node(
+        name=node.name,
+        parent=node.parent,
+        shares={
+            Key(*key): Share(line.guaranteed, line.limit, line.lendable)
+            for key, line in node.lines.items()
+        },
+        reserve={Key(*key): amount for key, amount in node.reserve.items()},
+        preemption=Preemption(
+            within=node.within,
+            reclaim=node.reclaim,
+            min_run_time_s=node.min_run_time_s,
+            max_reclaim_per_minute=node.max_reclaim_per_minute,
+        ),
     )
 
 
@@ -62,12 +117,14 @@ def status_of(
     now: datetime,
     spending: Spending | None = None,
     contested: Mapping[str, Sequence[str]] | None = None,
+    wrong: Wrong | None = None,
     before: Mapping[str, Any] | None = None,
 ) -> Object:
     """The status of the FleetQuota that `lines` are of.
 
-    `contested` are namespaces that it shares with other quotas, by name; `before` is the status
-    it replaces. Keys of which the node has and uses nothing are left out.
+    `contested` are namespaces that it shares with other quotas, by name; `wrong` is why it is not
+    what its object says; `before` is the status it replaces. Keys of which the node has and uses
+    nothing are left out.
     """
     before = before or {}
     shown = [each for each in lines if _says_something(each)]
@@ -99,16 +156,18 @@ def status_of(
         message=told,
         now=now,
     )
-    told = "; ".join(
-        f"namespace {name} is claimed by {', '.join(others)} as well"
-        for name, others in sorted((contested or {}).items())
-    )
+    if wrong is None and contested:
+        told = "; ".join(
+            f"namespace {name} is claimed by {', '.join(others)} as well"
+            for name, others in sorted(contested.items())
+        )
+        wrong = Wrong("NamespaceTwice", told)
     status["conditions"] = with_condition(
         conditions,
         type=VALID,
-        status="False" if contested else "True",
-        reason="NamespaceTwice" if contested else "Sound",
-        message=told,
+        status="False" if wrong is not None else "True",
+        reason=wrong.reason if wrong is not None else "Sound",
+        message=wrong.message if wrong is not None else "",
         now=now,
     )
     return status

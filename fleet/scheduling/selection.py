@@ -33,6 +33,8 @@ class Policy:
     namespace: str
     name: str
     spec: PlacementPolicySpec
+    unread: str = ""
+    """Why nothing can be placed by it: its object cannot be read, `spec` is what is left of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,11 @@ class Selection:
     warnings: tuple[str, ...] = ()
 
 
-def policy_of(obj: Object) -> Policy:
+def policy_of(obj: Object, *, unread: str = "") -> Policy:
     """Raises Invalid for an object that is no sound PlacementPolicy."""
     metadata: Object = obj.get("metadata") or {}
-    spec = PLACEMENT_POLICY.parse(obj).spec
-    return Policy(str(metadata.get("namespace", "")), str(metadata.get("name", "")), spec)
+    spec = PLACEMENT_POLICY.parse({"metadata": metadata, "spec": obj.get("spec") or {}}).spec
+    return Policy(str(metadata.get("namespace", "")), str(metadata.get("name", "")), spec, unread)
 
 
 def by_name(policies: Iterable[Policy]) -> dict[tuple[str, str], PlacementPolicySpec]:
@@ -69,8 +71,16 @@ def select(obj: Object, policies: Iterable[Policy]) -> Selection:
 
     A name is looked up in the workload's namespace, then in `fleet-system`. Of several policies
     that select it, the one with the most requirements is taken, then the first by name, with a
-    warning. Raises Invalid when the workload names a policy that does not exist.
+    warning. Raises Invalid when the workload names a policy that does not exist, and when it is
+    under one that cannot be read.
     """
+    found = _selected(obj, policies)
+    if found.policy.unread:
+        raise _unread(obj, found.policy)
+    return found
+
+
+def _selected(obj: Object, policies: Iterable[Policy]) -> Selection:
     workload = workload_of(obj)
     labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
     known = {(policy.namespace, policy.name): policy for policy in policies}
@@ -107,6 +117,18 @@ def _ambiguous(first: Policy, others: Sequence[Policy]) -> tuple[str, ...]:
     return (
         f"several policies select this workload: {first.name} is applied, {names} "
         f"{'is' if len(others) == 1 else 'are'} not; name one by the label {POLICY_LABEL}",
+    )
+
+
+def _unread(obj: Object, policy: Policy) -> Invalid:
+    workload = workload_of(obj)
+    labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    field = f"metadata.labels[{POLICY_LABEL}]" if labels.get(POLICY_LABEL) else "metadata.labels"
+    return Invalid.of(
+        group=workload.api_version.rpartition("/")[0],
+        kind=workload.kind,
+        name=workload.name,
+        causes=[Cause("FieldValueInvalid", policy.unread, field)],
     )
 
 

@@ -18,7 +18,8 @@ import policies
 from fleet.apiserver.kinds import CustomKind
 from fleet.errors import JoinError, StoreError
 from fleet.gateway import own
-from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
+from fleet.gateway.clusters import CLUSTERS, Clusters
+from fleet.gateway.rulebook import Rulebook
 from fleet.kube.wire import Response
 from fleet.members.credentials import CredentialStore
 from fleet.members.roster import Members
@@ -88,7 +89,7 @@ class Life:
             kernel=kernel,
             store=self.store,
             resource=rows[CLUSTERS],
-            prices=rows[PRICE_BOOKS],
+            rulebook=Rulebook(self.store),
             members=self.members,
             books=SimpleNamespace(clusters=list),  # type: ignore[arg-type]
             now=lambda: datetime(2026, 1, 1, tzinfo=UTC),

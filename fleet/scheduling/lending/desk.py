@@ -324,6 +324,8 @@ class Desk:
     ) -> list[LoanDecision]:
         out: list[LoanDecision] = []
         for terms in self.terms:
+            if terms.closed:
+                continue
             there = self._borrowed(terms, now)
             lent = [each for each in there if not each.leaves]
             if not lent:
@@ -466,7 +468,7 @@ class Desk:
         self._seen = frozenset(item.uid for item, _ in there)
         passed: set[str] = set()
         for terms in self.terms:
-            while waiting:
+            while waiting and not terms.closed:
                 lent = self._lend_one(terms, waiting, passed, now, expected.get(terms.donor))
                 if lent is None:
                     break

@@ -34,6 +34,9 @@ class Terms:
     exclusive: bool = False
     """No node of a member runs work of borrower and donor at a time."""
     network_policy: bool = False
+    closed: bool = False
+    """Its object cannot be read: nothing more is lent by it, and what is on loan stays to the end
+    of its term."""
 
 
 def terms_of(objects: Iterable[Object]) -> list[Terms]:
@@ -58,3 +61,21 @@ def terms_of(objects: Iterable[Object]) -> list[Terms]:
             )
         )
     return sorted(found, key=lambda terms: terms.name)
+
+
+def closed_terms(obj: Object, left: Object, *, donor: str) -> Terms:
+    """The terms of a LendingPolicy that cannot be read, of which `left` is what can be; `donor` is
+    who lends where that does not say. Where how nodes are shared cannot be read, they are not."""
+    spec: Object = left.get("spec") or {}
+    isolation: Object = spec.get("isolation") or {}
+    stated = obj["spec"].get("isolation") if isinstance(obj.get("spec"), dict) else None
+    said = (spec.get("from") or {}).get("quota")
+    return Terms(
+        name=str(obj["metadata"]["name"]),
+        donor=str(said or donor),
+        borrowers=tuple(str(each["quota"]) for each in spec.get("to") or ()),
+        renew=False,
+        exclusive=isolation.get("node") == "Exclusive" or (stated or {}) != isolation,
+        network_policy=bool(isolation.get("networkPolicy")),
+        closed=True,
+    )

@@ -126,6 +126,32 @@ def test_each_resource_on_loan_is_named_where_there_are_several(
     assert "500m cpu, 4 gpu on loan to nlp" in run("quota", "serving").stdout
 
 
+UNREADABLE = {
+    "type": "Valid",
+    "status": "False",
+    "reason": "Unreadable",
+    "message": "spec.x: unknown field; it waits until it is mended",
+}
+
+
+@pytest.mark.parametrize("spec", [{"from": {"quota": "serving"}}, {"from": "serving"}, "none"])
+def test_policies_that_cannot_be_read_are_told_beside_their_donor(
+    tree: None, gateway: dict[str, Any], spec: Any
+) -> None:
+    night = {"kind": "LendingPolicy", "metadata": {"name": "night"}, "spec": spec}
+    gateway[POLICIES]["items"] = [{**night, "status": {"conditions": [UNREADABLE]}}]
+    told = f"LendingPolicy night: {UNREADABLE['message']}"
+    said = run("quota", "serving").stdout
+    assert (told in said) is (spec == {"from": {"quota": "serving"}})
+
+
+def test_a_quota_that_cannot_be_read_says_so(tree: None, gateway: dict[str, Any]) -> None:
+    for each in gateway[QUOTAS]["items"]:
+        each["status"]["conditions"] = [UNREADABLE] if each["metadata"]["name"] == "nlp" else []
+    (line,) = [each for each in run("quota").stdout.splitlines() if "spec.x: unknown" in each]
+    assert "nlp" in line
+
+
 def test_who_may_not_see_the_policies_sees_the_tree(
     tree: None, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Any]
 ) -> None:

@@ -15,7 +15,8 @@ import policies
 from fleet.apiserver.kinds import CustomKind
 from fleet.errors import StoreError
 from fleet.gateway import clusters, own
-from fleet.gateway.clusters import CLUSTERS, PRICE_BOOKS, Clusters
+from fleet.gateway.clusters import CLUSTERS, Clusters
+from fleet.gateway.rulebook import Rulebook
 from fleet.members.health import Condition
 from fleet.members.roster import Change
 from fleet.scheduling.accounts import NodeAccounts
@@ -94,7 +95,7 @@ class Setting:
             kernel=kernel,
             store=store,
             resource=rows[CLUSTERS],
-            prices=rows[PRICE_BOOKS],
+            rulebook=Rulebook(store),
             members=self.members,  # type: ignore[arg-type]
             books=self.books,  # type: ignore[arg-type]
             now=now,

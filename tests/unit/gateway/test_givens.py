@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fleet.gateway.givens import PRIORITY_CLASSES, Givens, row
+from fleet.gateway.rulebook import Rulebook
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.extension import NONE
 from fleet.store.memory import MemoryBackend
@@ -43,7 +44,14 @@ def clock():
 
 @pytest.fixture
 def givens(store, clock):
-    return Givens(store, Books(), now=clock, lease=timedelta(seconds=15), extensions=NONE)
+    return Givens(
+        store,
+        Books(),
+        now=clock,
+        lease=timedelta(seconds=15),
+        extensions=NONE,
+        rulebook=Rulebook(store),
+    )
 
 
 def policy(mode):
