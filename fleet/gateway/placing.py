@@ -127,7 +127,12 @@ class Placing:
         self._retimed: list[tuple[str, float | None]] = []
         """What has a place and is expected to run for another time than its Placement says."""
         self._listeners: list[Callable[[], None]] = []
-        self._returning = Returning(self._placements, self.engine, self._rooms)
+        self._returning = Returning(
+            self._placements,
+            self.engine,
+            self._rooms,
+            admit=lambda workload: self._quotas.quotas.admit(workload),
+        )
 
     @property
     def claims(self) -> Claims:

@@ -6,7 +6,7 @@ round, and what it decides becomes a step. Next step: `placing` yields it, dispa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fleet.dispatch.planning import Evict, Said
 from fleet.errors import Invalid
@@ -15,7 +15,7 @@ from fleet.scheduling.returning import Away, Returns, away_of, tier_of
 from fleet.scheduling.selection import by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from fleet.dispatch.planning import Barred
@@ -25,8 +25,20 @@ if TYPE_CHECKING:
     from fleet.scheduling.rooms import Rooms
 
 
+Object = dict[str, Any]
+
+
 class Returning:
-    def __init__(self, placements: Placements, engine: Engine, rooms: Rooms) -> None:
+    def __init__(
+        self,
+        placements: Placements,
+        engine: Engine,
+        rooms: Rooms,
+        *,
+        admit: Callable[[Object], None],
+    ) -> None:
+        """`admit` raises Invalid for work whose quota lets nothing new start."""
+        self._admit = admit
         self._placements = placements
         self._engine = engine
         self._rooms = rooms
@@ -59,6 +71,7 @@ class Returning:
                 continue
             one = "it was placed in one cluster" if read.status.get("mode") == "One" else ""
             try:
+                self._admit(workload)
                 asked = asked_of(
                     workload,
                     placement,
