@@ -23,13 +23,14 @@ _LEVELS = {
     "tier": "tier", "clusters": "clusters", "unpriced": "units without a price",
     "perHour": "price per hour", "blocks": "blocks",
 }  # fmt: skip
-_CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy", "Namespace"})
+_CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy", "Namespace", "PriceBook"})
 
 
 @click.command(
     epilog="\b\nExamples:\n"
     "  fleet plan -f train.yaml -n research\n"
     "  fleet plan -f train.yaml -f smaller-quota.yaml\n"
+    "  fleet plan -f new-prices.yaml\n"
     "  kubectl create job crawl --image=crawl --dry-run=client -o yaml | fleet plan -f -"
 )
 @click.option(
@@ -57,8 +58,9 @@ def plan(
 
     Jobs and Pods: whether each would start and where, what would be ended for it, why it would
     wait and what would help, or why it would be refused. FleetQuotas, LendingPolicies,
-    PlacementPolicies and Namespaces: the same with them as given, which quotas would be above their
-    limit, what would be ended for work that waits already, and what would be lent and called back.
+    PlacementPolicies, PriceBooks and Namespaces: the same with them as given, which quotas would be
+    above their limit, what work that waits already would wait for then, what would be ended for it,
+    and what would be lent and called back.
     Each object is taken as if those before it were there.
     """
     where = namespace or client.access.namespace or "default"
@@ -112,6 +114,9 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
         yield from _together(answer["together"])
     for each in answer.get("starts", ()):
         yield f"{each}, which waits: would start"
+    for each in answer.get("waits", ()):
+        told = f"{each['before']['reason']}), would wait: {each['message']}"
+        yield f"{each['workload']}, which waits ({told} ({each['reason']})"
     for each in answer.get("evictions", ()):
         gone = ", ".join(each["evicts"])
         yield f"{each['workload']}, which waits: {gone} would be told to end for it"
@@ -126,10 +131,11 @@ def _told(answer: Mapping[str, Any], *, lends: bool) -> Iterator[str]:
             "nothing would be ended for that, and nothing more would start"
         )
     acts = any(
-        answer.get(each) for each in ("items", "overcommitted", "starts", "evictions", "loans")
+        answer.get(each)
+        for each in ("items", "overcommitted", "starts", "waits", "evictions", "loans")
     )
     if not (acts or donors):
-        yield "Nothing that runs would be touched, and nothing that waits would start."
+        yield "Nothing that runs would be touched, and what waits would wait for the same."
 
 
 def _together(told: Object) -> Iterator[str]:

@@ -19,7 +19,7 @@ from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
 from fleet.gateway.givens import Givens
 from fleet.gateway.placements import Placements
-from fleet.gateway.quota_rules import QuotaRules
+from fleet.gateway.quota_rules import NO_QUOTAS, QuotaRules
 from fleet.gateway.returning import Returning
 from fleet.gateway.rulebook import Rulebook
 from fleet.scheduling import standing
@@ -29,7 +29,7 @@ from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.exact.verdict import comparison_of
 from fleet.scheduling.extension import NONE
-from fleet.scheduling.foretelling import Wanted, foretell
+from fleet.scheduling.foretelling import Waiting, Wanted, foretell
 from fleet.scheduling.growing import grown
 from fleet.scheduling.guests import seats
 from fleet.scheduling.keeping import Holds, Waits, bring
@@ -64,8 +64,10 @@ if TYPE_CHECKING:
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.foretelling import Prospect
     from fleet.scheduling.lending.loans import Loan
+    from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.planner import Asked, Decided, Fleet
     from fleet.scheduling.queue.rules import Rules
+    from fleet.scheduling.quota.book import Book
     from fleet.scheduling.quota_objects import Wrong
     from fleet.scheduling.standing import Wish
     from fleet.store.objects import ObjectStore
@@ -284,7 +286,38 @@ class Placing:
                 status = counted_in(decided, wanted[each.uid].item.quota, now)
                 status = _with_loan(status, each.loan)
                 placements[each.uid] = {"spec": decided.spec, "status": status}
-        return Outlook(prospect, placements, self._name, comparisons, later, unsound)
+        waits = self._waits_otherwise(prospect, quotas.terms)
+        return Outlook(prospect, placements, self._name, comparisons, later, unsound, waits)
+
+    def _waits_otherwise(
+        self, prospect: Prospect, terms: Sequence[Terms]
+    ) -> dict[str, tuple[Reason, Reason]]:
+        """Why each waits that would wait for something else, before and then."""
+        found = {}
+        for item, why in self.engine.waiting():
+            then = prospect.waits.get(item.uid)
+            if why is None or then is None:
+                continue
+            refusal = self._rooms.refusals.get(item.uid)
+            before = self._reason(
+                Waiting(item, why, refusal),
+                self.engine.book,
+                self.desk.terms,
+                self.engine.foreseen(),
+            )
+            after = self._reason(then, prospect.book, terms, prospect.foreseen)
+            if before.word != after.word:
+                found[item.uid] = before, after
+        return found
+
+    def _reason(
+        self, waits: Waiting, book: Book, terms: Sequence[Terms], foreseen: Mapping[str, float]
+    ) -> Reason:
+        item, why, refusal = waits
+        if why.reason in OF_A_PLACE and refusal is not None:
+            return Reason(refusal.word, refusal.message)
+        told = because(why, item, book, name=self._name, foreseen=foreseen, terms=terms)
+        return Reason(reason_of(why, item, book), told)
 
     def seats(self, questions: Sequence[Question]) -> dict[str, Plan | Refusal | Why | Invalid]:
         """By UID, where work goes that somebody else carries out, or why it goes nowhere now."""
@@ -295,12 +328,12 @@ class Placing:
         for number, question in enumerate(questions, self._store.sequencer.current + 1):
             uid = question.workload["metadata"]["uid"]
             try:
-                asked = self._asked(question, fleet, now, number=number)
+                asked = self._asked(question, fleet, now, number=number, quotas=NO_QUOTAS)
             except Invalid as error:
                 found[uid] = error
                 continue
             if asked is not None:
-                item = replace(asked.item, quota="", preempts=False, least=None)
+                item = replace(asked.item, preempts=False, least=None)
                 wanted[uid] = Wanted(asked.asked, asked.wish, item)
         waiting = {uid: (each.asked, each.wish) for uid, each in self._asking.items()}
         return found | seats(self.engine, self._picture(fleet, now), waiting, wanted)
@@ -527,11 +560,19 @@ class Placing:
         return next((each.donor for each in loans if each and each.policy == policy), "")
 
 
+class Reason(NamedTuple):
+    """Why something waits, in a word and in a sentence."""
+
+    word: str
+    message: str
+
+
 class Outlook(NamedTuple):
     """What would be decided, with the Placement that each would have, by uid; `name` gives what a
     uid stands for. `comparisons` of those that may be held against the optimum, where asked for;
     `later` has the Placements of those that wait for a later tier, as they would be then;
-    `unsound` says why others are not placed: what they name is not there, or cannot be."""
+    `unsound` says why others are not placed: what they name is not there, or cannot be; `waits` why
+    work that waits already does, before and then, where that would be something else."""
 
     prospect: Prospect
     placements: dict[str, Object]
@@ -539,6 +580,7 @@ class Outlook(NamedTuple):
     comparisons: dict[str, Comparison]
     later: Mapping[str, Object] = MappingProxyType({})
     unsound: Mapping[str, Invalid] = MappingProxyType({})
+    waits: Mapping[str, tuple[Reason, Reason]] = MappingProxyType({})
 
 
 class _Asked(NamedTuple):

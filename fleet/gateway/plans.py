@@ -1,7 +1,7 @@
 """`POST /fleet/plan`: what would be decided about objects that are not stored, and what would help.
 
-The body is `{"objects": […]}`: workloads, and FleetQuotas, LendingPolicies, PlacementPolicies and
-Namespaces as they would be.
+The body is `{"objects": […]}`: workloads, and FleetQuotas, LendingPolicies, PlacementPolicies,
+PriceBooks and Namespaces as they would be.
 Each goes first through what a write of it would go through, as the caller and with `dryRun=All`, on
 top of those before it; so what would be refused is refused here, with the same words, and what
 would be warned of is warned of. Then the planner is asked, and nothing
@@ -36,7 +36,7 @@ from fleet.scheduling.lending import record
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
 from fleet.scheduling.requests import quantity_text
 from fleet.store.objects import Draft
-from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
+from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
 from policies.placement import name_of
 from policies.scalars import amount_text, duration_text
 
@@ -56,7 +56,8 @@ Object = dict[str, Any]
 _RULES: Final = {
     each.kind: each
     for each in (
-        FLEET_QUOTA.resource, LENDING_POLICY.resource, PLACEMENT_POLICY.resource, row(NAMESPACES)
+        FLEET_QUOTA.resource, LENDING_POLICY.resource, PLACEMENT_POLICY.resource,
+        PRICE_BOOK.resource, row(NAMESPACES),
     )
 }  # fmt: skip
 """What work is placed by."""
@@ -324,6 +325,15 @@ def _answer(outlook: Outlook, items: list[Object]) -> Object:
             for node, key, by in outlook.prospect.over
         ],
         "starts": [outlook.name(each.uid) for each in outlook.prospect.starts],
+        "waits": [
+            {
+                "workload": outlook.name(uid),
+                "before": {"reason": before.word, "message": before.message},
+                "reason": after.word,
+                "message": after.message,
+            }
+            for uid, (before, after) in outlook.waits.items()
+        ],
         "evictions": [
             {"workload": outlook.name(each.uid), "evicts": [*map(outlook.name, each.victims)]}
             for each in outlook.prospect.evictions

@@ -71,6 +71,9 @@ class Quotas(NamedTuple):
         return Wrong("AtOdds", f"{self.closed[name]}; {THEN[FLEET_QUOTA.name]} until it is mended")
 
 
+NO_QUOTAS: Final = Quotas(Tree(), Claims({}, {}), [], {}, {}, frozenset())
+
+
 class QuotaRules:
     """See the module."""
 
@@ -82,7 +85,7 @@ class QuotaRules:
         self._rulebook = rulebook
         self._donor_of = donor_of
         self._seen: tuple[object, ...] | None = None
-        self.quotas = Quotas(Tree(), Claims({}, {}), [], {}, {}, frozenset())
+        self.quotas = NO_QUOTAS
 
     @property
     def unread(self) -> bool:

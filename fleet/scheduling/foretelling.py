@@ -77,6 +77,14 @@ class Foretold:
     later: Foretold | None = None
 
 
+class Waiting(NamedTuple):
+    """Why something waits."""
+
+    item: Item
+    why: Why
+    refusal: Refusal | None
+
+
 @dataclass(frozen=True, slots=True)
 class Prospect:
     """All of it, and the accounts as they would be: `over` is what would be above a limit then and
@@ -91,6 +99,8 @@ class Prospect:
     evictions: tuple[Preempt, ...] = ()
     loans: tuple[Lend | Recall | Settle, ...] = ()
     donors: tuple[Account, ...] = ()
+    waits: Mapping[str, Waiting] = field(default_factory=dict)
+    """Others that wait, and would go on waiting."""
     foreseen: Mapping[str, float] = field(default_factory=dict)
     """When those for whom something is held start, where that is known."""
     together: Together | None = None
@@ -196,6 +206,11 @@ def foretell(
         evictions=tuple(e for e in step if isinstance(e, Preempt) and e.uid not in wanted),
         loans=tuple(each for each in loans if each.uid not in wanted),
         donors=tuple(other.accounts()),
+        waits={
+            item.uid: Waiting(item, why, rooms.refusals.get(item.uid))
+            for item, why in forked.waiting()
+            if why is not None and item.uid not in wanted
+        },
         foreseen=forked.foreseen(),
         together=_together(told, wanted, rooms, picture, forked.book),
     )

@@ -347,7 +347,9 @@ class Desk:
         return any(
             terms.name == loan.policy
             and terms.donor == loan.donor
-            and any(loan.to in self._books.under(name) for name in terms.borrowers)
+            and (
+                terms.closed or any(loan.to in self._books.under(name) for name in terms.borrowers)
+            )
             for terms in self.terms
         )
 

@@ -351,3 +351,18 @@ def test_a_file_that_holds_no_objects(gateway: dict[str, Any], text: str) -> Non
     shown = run("plan", "-f", "-", given=text)
     assert shown.exit_code == 1
     assert shown.stderr.startswith("fleet: ")
+
+
+def test_plan_says_what_else_work_would_wait_for(gateway: dict[str, Any], tmp_path: Path) -> None:
+    book = tmp_path / "book.yaml"
+    book.write_text("{kind: PriceBook, apiVersion: fleet.dev/v1alpha1, metadata: {name: b}}")
+    before = {"reason": "NoRoom", "message": "no room"}
+    after = {"reason": "TooDear", "message": "9 USD/h is above 4 USD/h"}
+    waits = [{"workload": "job a/b", "before": before, **after}]
+    gateway["/fleet/plan"] = {"items": [], "overcommitted": [], "waits": waits}
+    said = run("plan", "-f", str(book)).stdout
+    assert said == (
+        "job a/b, which waits (NoRoom), would wait: 9 USD/h is above 4 USD/h (TooDear)\n"
+    )
+    (sent,) = gateway["sent"]["objects"]
+    assert "namespace" not in sent["metadata"]

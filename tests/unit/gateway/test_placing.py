@@ -902,3 +902,82 @@ async def test_a_question_is_read_again_only_when_what_it_is_read_from_has_chang
     await store.update(PLACEMENT_POLICY.resource, changed, expected=rule.revision)
     answer = await asks.plan(question)
     assert shards(answer) == {"east": (0, 4), "west": (4, 2)}
+
+
+def book_of(per_hour: str, *, name: str = "book") -> dict[str, Any]:
+    return {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PriceBook",
+        "metadata": {"name": name, "uid": name},
+        "spec": {"offers": [{"cluster": "east", "perHour": per_hour}]},
+    }
+
+
+async def test_prices_are_tried_before_they_hold(store):
+    """What would start, be too dear or go over its budget with them, asked for and waiting."""
+    await store.create(PRICE_BOOK.resource, book_of("8"))
+    rule = policy(mode="One", objective={"maxPrice": "4 USD/h"})
+    await store.create(PLACEMENT_POLICY.resource, rule)
+    asks = planner(store, east=4)
+    async for _ in asks.round([await submit(store, job("dear", ranks=3))]):
+        pass
+    same = asks.foretell([wanted(job("a", ranks=1))], ())
+    assert [each.verdict for each in same.prospect.told] == ["Starts"]
+    assert not same.prospect.starts
+    cheap = asks.foretell([], [book_of("4")])
+    assert [each.uid for each in cheap.prospect.starts] == ["uid-dear"]
+    dearer = asks.foretell([wanted(job("a", ranks=1))], [book_of("40")])
+    (told,) = dearer.prospect.told
+    assert (told.verdict, told.refusal.word) == ("Waits", "TooDear")
+    assert not dearer.waits, "what is too dear already waits for nothing else"
+    outlook = asks.foretell([], [book_of("4", name="another")])
+    assert [each.uid for each in outlook.prospect.starts] == ["uid-dear"], "books count together"
+    assert [uid for uid, _ in ((i.uid, w) for i, w in asks.engine.waiting())] == ["uid-dear"]
+
+
+async def test_work_without_room_waits_for_that_whatever_the_prices(store):
+    await store.create(PRICE_BOOK.resource, book_of("1"))
+    rule = policy(mode="One", objective={"maxPrice": "4 USD/h"})
+    await store.create(PLACEMENT_POLICY.resource, rule)
+    asks = planner(store, east=4)
+    await start(store, asks, job("runs", ranks=4))
+    async for _ in asks.round([await submit(store, job("waits", ranks=2))]):
+        pass
+    assert not asks.foretell([], [book_of("80")]).waits, "without room prices are not asked for"
+
+
+async def test_what_waits_says_what_else_it_would_wait_for_with_other_prices(store):
+    await store.create(PRICE_BOOK.resource, book_of("8"))
+    rule = policy(mode="One", objective={"maxPrice": "4 USD/h"})
+    await store.create(PLACEMENT_POLICY.resource, rule)
+    asks = planner(store, east=4)
+    async for _ in asks.round([await submit(store, job("dear", ranks=3))]):
+        pass
+    euros = book_of("8")
+    euros["spec"]["currency"] = "EUR"
+    ((uid, (before, after)),) = asks.foretell([], [euros]).waits.items()
+    assert (uid, before.word, after.word) == ("uid-dear", "TooDear", "OtherCurrency")
+    assert "USD/h" in before.message
+    assert "EUR" in after.message
+
+
+@pytest.mark.parametrize(("per_hour", "verdict"), [("1", "Starts"), ("9000", "Waits")])
+async def test_a_budget_is_asked_with_the_prices_given(store, per_hour, verdict):
+    budget = {"perMonth": "100 USD", "whenSpent": "Queue"}
+    await store.create(
+        PLACEMENT_POLICY.resource, policy(mode="One", objective={"budget": budget, "runTime": "8h"})
+    )
+    bills = Bills(store, now=lambda: NOW, uid=lambda: "u")
+    asks = Placing(
+        store,
+        Books(east=4),
+        now=lambda: NOW,
+        clock=lambda: 0.0,
+        lease_s=15.0,
+        ceilings=bills.ceilings,
+    )
+    (unpriced,) = asks.foretell([wanted(job("a", ranks=4))], ()).prospect.told
+    assert unpriced.refusal.word == "PriceUnknown"
+    (told,) = asks.foretell([wanted(job("a", ranks=4))], [book_of(per_hour)]).prospect.told
+    assert told.verdict == verdict
+    assert (told.refusal.word if told.refusal else "") == ("BudgetSpent" if told.refusal else "")
