@@ -163,7 +163,8 @@ class Placing:
             try:
                 found = self._asked(question, fleet, now, before=self._asking)
             except Invalid as error:
-                yield Refused(question, error)
+                if not question.grows:  # else it goes on as it is
+                    yield Refused(question, error)
                 continue
             if found is not None:
                 asked[found.uid] = found
@@ -493,7 +494,7 @@ class Placing:
         """None for what is not stored as it is asked about; `number` is the place in line, within
         its second, of what has none yet; `quotas` are those as they would be. Raises Invalid."""
         quotas = quotas or self._quotas.quotas
-        if not question.lost:  # that was admitted once
+        if not (question.lost or question.stays):  # that was admitted once
             quotas.admit(question.workload)
         known = before.get(str(question.workload["metadata"].get("uid", "")))
         if known is not None and known.holds(question, fleet):
