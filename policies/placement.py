@@ -320,6 +320,8 @@ class Placement(Model):
 
 RUN_TIME_ANNOTATION: Final = "fleet.dev/run-time"
 """On a workload: how long it is expected to run."""
+CHECKPOINTED_ANNOTATION: Final = "fleet.dev/checkpointed-at"
+"""On a workload, or on any of its pods: when its last checkpoint was complete."""
 
 
 def name_of(kind: str, name: str) -> str:

@@ -98,7 +98,11 @@ class Gang(Model):
 class Checkpoint(Model):
     """How much work an interruption costs."""
 
-    every: Duration = setting("30m", "How often the workload saves its state.")
+    every: Duration = setting(
+        "30m",
+        "How often the workload saves its state: the most that counts as lost where nobody says by "
+        "the annotation fleet.dev/checkpointed-at when that was.",
+    )
     restart: Duration = setting("5m", "How long it takes to go on from there.")
 
 
@@ -127,7 +131,8 @@ class Objective(Model):
     )
     checkpoint: Checkpoint = setting(
         {},
-        "What an interruption costs: of spot nodes where offers are compared, and in simulations.",
+        "What an interruption costs: of spot nodes where offers are compared, of evictions, and in "
+        "simulations.",
     )
     run_time: Duration | None = setting(
         None,

@@ -130,7 +130,7 @@ class Assembly:
             rng=rng,
         )
         self._rulebook = Rulebook(store)
-        self._workloads = WorkloadWarnings(Records(self.own), store)
+        self._workloads = WorkloadWarnings(Records(self.own), store, now=now)
         own_objects = Membership(
             PolicyWarnings(self._workloads, store), lambda: {each.name for each in members}
         )
@@ -212,7 +212,9 @@ class Assembly:
         """What the planner knows of the policies, written down."""
 
         def drafted(draft: Draft) -> Handler:
-            return PolicyWarnings(WorkloadWarnings(self.own.over(draft), store), store)
+            return PolicyWarnings(
+                WorkloadWarnings(self.own.over(draft), store, now=self._now), store
+            )
 
         plan = Plan(store, drafted, placing)
         self._workloads.foresee = plan.words

@@ -136,6 +136,14 @@ class Books:
         }
         return {name: taken for name, taken in found.items() if taken}
 
+    def saved_s(self, *, now: float) -> dict[str, float]:
+        """By workload, when its last checkpoint was complete, as its pods say in any member."""
+        found: dict[str, float] = {}
+        for each in self._accounts.values():
+            for uid, at in each.saved_s(now=now).items():
+                found[uid] = max(at, found.get(uid, at))
+        return found
+
     def others_on(self) -> dict[str, dict[str, set[str]]]:
         """By member and node, the namespaces, as the fleet calls them, that take accelerators there
         which it did not give them."""

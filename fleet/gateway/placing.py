@@ -23,6 +23,7 @@ from fleet.gateway.quota_rules import NO_QUOTAS, QuotaRules
 from fleet.gateway.returning import Returning
 from fleet.gateway.rulebook import Rulebook
 from fleet.scheduling import standing
+from fleet.scheduling.checkpoints import newest_s
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import total
 from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
@@ -419,18 +420,21 @@ class Placing:
             for uid, each in asked.items()
         }
         holding = {}
-        policies = by_name(fleet.policies)
+        policies, saved = by_name(fleet.policies), self._books.saved_s(now=now_s)
         self._retimed.clear()
         for uid, read in self._placements.by_uid.items():
             held = read.standing(now_s) if uid not in waiting else None
             if held is not None and read.wish is not None:
                 run_time_s = before_s = held.run_time_s
+                every_s, saved_s = None, saved.get(uid)
                 if read.expectation is not None:
                     run_time_s = read.expectation.seconds(policies, before_s=before_s)
+                    every_s = read.expectation.saves_every_s(policies)
+                    saved_s = newest_s([saved_s, read.expectation.saved_s], now=now_s)
                 if run_time_s != before_s:
                     self._retimed.append((uid, run_time_s))
                 item = self._item(uid, read, read.wish, fleet, run_time_s=run_time_s)
-                holding[uid] = Holds(item, held)
+                holding[uid] = Holds(replace(item, saves_every_s=every_s), held, saved_s)
         self._count_others()
         untold = bring(self.engine, waiting, holding, now_s)
         loans = ((uid, self._placements.by_uid[uid].loan) for uid in holding)
@@ -529,7 +533,7 @@ class Placing:
     def _item(
         self, uid: str, read: Reading, wish: Wish, fleet: Fleet, *, run_time_s: float | None
     ) -> Item:
-        """Of what has a place. Policies have no say in that any more."""
+        """Of what has a place. Policies have no say any more in what it asks for."""
         run = self.engine.running().get(uid)
         if read.urgency is None and run is not None:
             return replace(run.whole, run_time_s=run_time_s)

@@ -1,6 +1,7 @@
 """Warnings on writes: of workloads that nobody carries out, which are kept and do not run; of rules
 that nothing obeys; of changes of a Job that runs already, which are not brought to where it runs;
-and, on a dry run of what is carried out, what would be decided about it.
+of a last checkpoint that is to come; and, on a dry run of what is carried out, what would be
+decided about it.
 
 Stands before the kernel of the fleet's own objects; `fleet.dispatch.unplaced` says which kinds are
 not carried out, `plans` what would be decided.
@@ -16,11 +17,13 @@ from fleet.dispatch.jobs import JOBS
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
 from fleet.kube import builtin, paths
+from fleet.scheduling.checkpoints import not_come
 from policies import PLACEMENT
 from policies.placement import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from fleet.kube.paths import Target
     from fleet.kube.wire import Handler, Request, Response
@@ -39,9 +42,10 @@ _PLACED = frozenset({"QuotaHeld", "Holding", "Committed", "Running"})
 class WorkloadWarnings:
     """Passes everything on to `own`, and adds the warning to what it answers."""
 
-    def __init__(self, own: Handler, store: ObjectStore) -> None:
+    def __init__(self, own: Handler, store: ObjectStore, *, now: Callable[[], datetime]) -> None:
         self._own = own
         self._store = store
+        self._now = now
         self.foresee: Callable[[dict[str, Any]], str] = lambda obj: ""
         """What would be decided about a workload that is not stored; "" where that is not known."""
 
@@ -56,6 +60,9 @@ class WorkloadWarnings:
                 response.warnings += (unheeded(target.gvr, _kind(target), target.namespace),)
             elif target is not None and _is_a_dry_run(request) and _is_placed(target):
                 told = self._foreseen(response)
+                response.warnings += (told,) if told else ()
+            if target is not None and _is_placed(target):
+                told = not_come(_object_in(response), now=self._now().timestamp())
                 response.warnings += (told,) if told else ()
             if before is not None and (kept := _kept(before, _object_in(response))):
                 response.warnings += (kept,)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.scheduling.capacity import Capacity
+from fleet.scheduling.checkpoints import newest_s, saved_s
 from fleet.scheduling.nodes import node_of
 from fleet.scheduling.requests import is_accelerator, pod_request, vector
 from fleet.view.naming import WORKLOAD_UID_LABEL
@@ -32,6 +33,8 @@ class _Pod(NamedTuple):
     taken: Amounts
     """Empty once it is over: it keeps its place in the count of its shard, not on its node."""
     shard: tuple[str, int] | None
+    saved_s: float | None = None
+    """When the workload's last checkpoint was complete, as the pod says."""
 
 
 def shard_of(labels: Mapping[str, str]) -> tuple[str, int] | None:
@@ -62,6 +65,8 @@ class NodeAccounts:
         """What they take, of those that were asked about."""
         self._others: dict[str, dict[str, Amounts]] = {}
         """By namespace and node, what pods take that no shard has."""
+        self._saved: dict[str, dict[tuple[str, str], float]] = {}
+        """By workload, what its pods say of its last checkpoint."""
         self._picture: Capacity | None = None
 
     # -- nodes
@@ -92,6 +97,7 @@ class NodeAccounts:
         self._of.clear()
         self._taken_by.clear()
         self._others.clear()
+        self._saved.clear()
         self._nodes.clear()
         self._picture = None
         for obj in objects:
@@ -99,7 +105,14 @@ class NodeAccounts:
 
     def upsert_pod(self, obj: Object) -> None:
         key, pod = _key(obj), self._read(obj)
-        if self._pods.get(key) != pod:
+        known = self._pods.get(key)
+        if known == pod:
+            return
+        if known is not None and pod is not None and known == pod._replace(saved_s=known.saved_s):
+            self._unsay(key, known)
+            self._pods[key] = pod
+            self._say(key, pod)
+        else:
             self._leave(key)
             self._enter(key, pod)
 
@@ -154,6 +167,11 @@ class NodeAccounts:
                 found[key] = found.get(key, 0) + value
         return found
 
+    def saved_s(self, *, now: float) -> dict[str, float]:
+        """By workload, when its last checkpoint was complete, as its pods say (`checkpoints`)."""
+        found = {uid: newest_s(said.values(), now=now) for uid, said in self._saved.items()}
+        return {uid: at for uid, at in found.items() if at is not None}
+
     def others_on(self) -> dict[str, set[str]]:
         """By node, the namespaces whose pods take accelerators there that no shard has."""
         found: dict[str, set[str]] = {}
@@ -185,7 +203,8 @@ class NodeAccounts:
         over = (obj.get("status") or {}).get("phase") in _OVER
         shard = self._shard((obj.get("metadata") or {}).get("labels") or {})
         taken = {} if over else _without_zeros(pod_request(obj))
-        return _Pod(node, str(obj["metadata"].get("namespace", "")), taken, shard)
+        namespace = str(obj["metadata"].get("namespace", ""))
+        return _Pod(node, namespace, taken, shard, saved_s(obj) if shard is not None else None)
 
     def _enter(self, key: tuple[str, str], pod: _Pod | None) -> None:
         if pod is None:
@@ -205,12 +224,25 @@ class NodeAccounts:
             self._seen[pod.shard] = self._seen.get(pod.shard, 0) + 1
             self._of.setdefault(pod.shard[0], {})[key] = None
             self._taken_by.pop(pod.shard[0], None)
+        self._say(key, pod)
         self._forget(pod.node)
+
+    def _say(self, key: tuple[str, str], pod: _Pod) -> None:
+        if pod.shard is not None and pod.saved_s is not None:
+            self._saved.setdefault(pod.shard[0], {})[key] = pod.saved_s
+
+    def _unsay(self, key: tuple[str, str], pod: _Pod) -> None:
+        if pod.shard is not None and pod.saved_s is not None:
+            said = self._saved[pod.shard[0]]
+            del said[key]
+            if not said:
+                del self._saved[pod.shard[0]]
 
     def _leave(self, key: tuple[str, str]) -> None:
         pod = self._pods.pop(key, None)
         if pod is None:
             return
+        self._unsay(key, pod)
         if pod.taken:
             used = self._used[pod.node]
             for name, value in pod.taken.items():

@@ -56,14 +56,15 @@ class Engine:
     # Events
 
     def submit(self, item: Item, now: float, *, earmarked_s: float | None = None) -> None:
-        """Also what changed while it waits. Of what runs, only its priority and its run time count.
+        """Also what changed while it waits. Of what runs, only its priority, its run time and how
+        often it saves count.
 
         `earmarked_s`: since when room was held for it before the state was made anew.
         """
         state = self._state
         run = state.runs.by_uid.get(item.uid)
         if run is not None:
-            if (run.item.priority, run.item.run_time_s) != (item.priority, item.run_time_s):
+            if _told_of(run.item) != _told_of(item):
                 state.runs.change(run, item, state.root_name(run.item.quota))
                 state.root(run.item.quota).marks.changed()  # they are foreseen by when it ends
                 state.stir(run.item.quota)
@@ -142,8 +143,8 @@ class Engine:
         apply(run.asked)
         return fits
 
-    def saved(self, uid: str, at: float) -> None:
-        """A checkpoint of it is complete."""
+    def saved(self, uid: str, at: float | None) -> None:
+        """When its last checkpoint was complete; None where nobody says."""
         if (run := self._state.runs.by_uid.get(uid)) is not None:
             run.saved_s = at
 
@@ -336,3 +337,8 @@ class Engine:
         self._unverified = 0
         if found := self.book.verify():
             raise InternalError("the quota book does not add up: " + "; ".join(found))
+
+
+def _told_of(item: Item) -> tuple[object, ...]:
+    """What may be another of work that runs."""
+    return item.priority, item.run_time_s, item.saves_every_s

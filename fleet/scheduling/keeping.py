@@ -35,6 +35,8 @@ class Holds:
     item: Item
     """As it was asked for; what it holds is in `standing`."""
     standing: Standing
+    saved_s: float | None = None
+    """When its last checkpoint was complete, where somebody says."""
 
 
 def bring(
@@ -93,6 +95,7 @@ def _hold(engine: Engine, held: Holds, *, waits: bool) -> None:
     if run is None or not _is(run, held, wanted):
         if run is None or not _resized(engine, run, held, wanted):
             _adopt(engine, held, wanted, run)
+    engine.saved(uid, held.saved_s)
     for shard, amounts in sorted(standing.lost.items()):
         engine.lose(uid, shard, amounts)
 

@@ -31,6 +31,9 @@ class Item:
     shape: Hashable
     """Equal shapes of one node and priority are admitted or refused alike."""
     run_time_s: float | None = None
+    saves_every_s: float | None = None
+    """The most of its run time that an eviction loses, where nobody says what was saved; None: all
+    of it."""
     least: Mapping[Key, int] | None = None
     """The smallest size an elastic gang runs at; None: only all of it."""
     demand: object = None

@@ -279,6 +279,7 @@ def item_of(asked: Asked, wish: Wish, *, quota: str, sequence: int, preempts: bo
         least=_least(asked.demand, wish),
         shape=asked.demand.workload.uid,
         run_time_s=asked.demand.run_time_s,
+        saves_every_s=asked.policy.spec.objective.checkpoint.every.total_seconds(),
         generation=asked.generation,
         pods=sum(wish.pods.values()),
         latest_s=asked.latest_s,

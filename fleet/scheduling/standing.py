@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.kube.quantity import InvalidQuantity
+from fleet.scheduling.checkpoints import saved_s
 from fleet.scheduling.counted import pod_counts, times, total
 from fleet.scheduling.demand import run_time_of
 from fleet.scheduling.lending.loans import KIND, mark_of
@@ -151,6 +152,8 @@ class Expectation:
     said_s: float | None
     policy: tuple[str, str]
     """Namespace and name."""
+    saved_s: float | None = None
+    """When its last checkpoint was complete, as it says itself."""
 
     def seconds(
         self, policies: Mapping[tuple[str, str], PlacementPolicySpec], *, before_s: float | None
@@ -164,6 +167,13 @@ class Expectation:
         told = policy.objective.run_time
         return None if told is None else told.total_seconds()
 
+    def saves_every_s(
+        self, policies: Mapping[tuple[str, str], PlacementPolicySpec]
+    ) -> float | None:
+        """None where its policy is gone: then nobody knows."""
+        policy = policies.get(self.policy)
+        return None if policy is None else policy.objective.checkpoint.every.total_seconds()
+
 
 def expectation_of(workload: Object, placement: Object) -> Expectation | None:
     """None for a workload that cannot be read: then what is known of it stays."""
@@ -172,7 +182,8 @@ def expectation_of(workload: Object, placement: Object) -> Expectation | None:
         said_s = run_time_of(workload)
     except ValueError:
         return None
-    return Expectation(said_s, (str(told.get("namespace", "")), str(told.get("name", ""))))
+    policy = str(told.get("namespace", "")), str(told.get("name", ""))
+    return Expectation(said_s, policy, saved_s(workload))
 
 
 def waits(status: Object, *, now: float) -> bool:

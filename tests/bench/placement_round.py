@@ -73,6 +73,9 @@ class Books:
             if (taken := each.taken_by(workload))
         }
 
+    def saved_s(self, *, now: float) -> dict[str, float]:
+        return {}
+
     def taken_by_others(self, namespace: str) -> dict[str, Any]:
         return {}
 

@@ -40,7 +40,11 @@ class Run:
 
     def lost_s(self, now: float) -> float:
         """How much of its run time an eviction loses."""
-        since = self.started_s if self.saved_s is None else max(self.saved_s, self.started_s)
+        since, most = self.started_s, self.item.saves_every_s
+        if self.saved_s is not None:
+            since = max(self.saved_s, since)
+        elif most is not None:
+            since = max(now - most, since)
         return max(0.0, now - since)
 
 
@@ -75,10 +79,13 @@ class Runs:
 
     def change(self, run: Run, item: Item, root: str) -> None:
         """Have a run be of the priority and for the time that `item` says."""
-        priority, run_time_s = item.priority, item.run_time_s
+        priority, run_time_s, every_s = item.priority, item.run_time_s, item.saves_every_s
         self._unmark(run, root)
-        run.item = replace(run.item, priority=priority, run_time_s=run_time_s)
-        run.whole = replace(run.whole, priority=priority, run_time_s=run_time_s)
+        for name in ("item", "whole"):
+            changed = replace(
+                getattr(run, name), priority=priority, run_time_s=run_time_s, saves_every_s=every_s
+            )
+            setattr(run, name, changed)
         self._mark(run, root)
 
     def ends(self, root: str) -> list[tuple[float, str]]:

@@ -26,6 +26,7 @@ from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 
 EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
 NAMESPACES = builtin.resource(GroupVersionResource("", "v1", "namespaces"))
+PODS = builtin.resource(GroupVersionResource("", "v1", "pods"))
 NOTICE_S = 10
 
 
@@ -61,6 +62,12 @@ class Books:
             )
             for name, member in self._fleet.members.items()
         ]
+
+    def saved_s(self, *, now):
+        found = {}
+        for member in self._fleet.members.values():
+            found |= self._accounts(member).saved_s(now=now)
+        return found
 
     def taken_by_others(self, namespace):
         if namespace != "serving":
@@ -279,6 +286,42 @@ async def test_whole_gangs_go_and_none_for_nothing(lives):
     assert gone == {"small"}, "two are missing"
     await fleet.until(lambda: lives.lent() == 6)
     assert lives.phase("large") == lives.phase("own") == "Running"
+
+
+@pytest.mark.parametrize("says", ["job", "pod"])
+@pytest.mark.parametrize("fresh", ["one", "two"])
+async def test_what_has_just_saved_goes_back_first(lives, says, fresh):
+    """As its owner says at the Job, or its program at one of its pods."""
+    fleet = lives.fleet
+    await lives.lend()
+    for name, ranks in (("own", 4), ("one", 4), ("two", 4)):
+        await lives.on_loan(name, ranks)
+    await fleet.wait(60)
+    for name, ago in (("one", 50), ("two", 50), (fresh, 5)):
+        at = {"fleet.dev/checkpointed-at": records.text_of(fleet.clock.now - ago)}
+        if says == "job":
+            await fleet.change_job(name, lambda obj, at=at: say(obj, at))
+        else:
+            uid = fleet.job(name)["metadata"]["uid"]
+            member, pod = [
+                (member, pod["metadata"])
+                for member in fleet.members.values()
+                for pod in member.all("pods")
+                if pod["metadata"]["labels"].get("fleet.dev/workload-uid") == uid
+            ][1]
+            await member.store.rewrite(
+                PODS, namespace=pod["namespace"], name=pod["name"],
+                change=lambda obj, at=at: say(obj, at),
+            )  # fmt: skip
+    lives.books.serving = {"west": 4, "east": 4}
+    await fleet.until(lambda: any((lives.loan(e) or {}).get("recalledAt") for e in ("one", "two")))
+    recalled = {e for e in ("one", "two") if (lives.loan(e) or {}).get("recalledAt")}
+    assert recalled == {fresh}
+
+
+def say(obj, at):
+    obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **at}
+    return obj
 
 
 async def test_a_term_that_ends_is_renewed_or_called_back_in_time(lives):

@@ -42,3 +42,22 @@ async def test_what_was_there_before_may_stay_and_what_is_not_placed_may_say_any
     await Declared().admit(JOBS, said("6parsecs"), said("6parsecs"), ME)
     await Declared().admit(JOBS, {"metadata": {"name": "x"}}, said("6parsecs"), ME)
     await Declared().admit(MAPS, said("6parsecs"), None, ME)
+
+
+@pytest.mark.parametrize("resource", [PODS, JOBS], ids=lambda each: each.kind)
+@pytest.mark.parametrize("at", ["", "now", "2026-11-29", "2026-11-29T06:00:00", "1764396000", "6h"])
+async def test_a_last_checkpoint_at_no_time_is_refused(resource, at):
+    obj = {"metadata": {"name": "x", "annotations": {"fleet.dev/checkpointed-at": at}}}
+    with pytest.raises(Invalid) as caught:
+        await Declared().admit(resource, obj, said("6h"), ME)
+    assert "is no time, write e.g. 2026-11-29T06:00:00Z" in caught.value.message
+    (cause,) = caught.value.details.causes
+    assert cause.field == "metadata.annotations[fleet.dev/checkpointed-at]"
+    assert await Declared().admit(resource, obj, obj, ME) is obj, "it was there before"
+    assert await Declared().admit(MAPS, obj, None, ME) is obj
+
+
+@pytest.mark.parametrize("at", ["2026-11-29T06:00:00Z", "2026-11-29T07:00:00.25+01:00"])
+async def test_a_last_checkpoint_at_a_time_is_let_through(at):
+    obj = {"metadata": {"name": "x", "annotations": {"fleet.dev/checkpointed-at": at}}}
+    assert await Declared().admit(JOBS, obj, None, ME) is obj

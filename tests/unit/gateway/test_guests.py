@@ -50,6 +50,9 @@ class Books:
     def taken_by(self, workload: str) -> dict[str, Any]:
         return {}
 
+    def saved_s(self, *, now: float) -> dict[str, float]:
+        return {}
+
     def taken_by_others(self, namespace: str) -> dict[str, Any]:
         return {}
 

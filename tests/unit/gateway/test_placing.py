@@ -51,6 +51,9 @@ class Books:
     def taken_by(self, workload: str) -> dict[str, Any]:
         return {}
 
+    def saved_s(self, *, now: float) -> dict[str, float]:
+        return {}
+
     def taken_by_others(self, namespace: str) -> dict[str, Any]:
         return {"east": self.others[namespace]} if namespace in self.others else {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import orjson
@@ -301,9 +302,9 @@ async def test_who_writes_what_nobody_acts_on_is_warned(method, path, status, wa
         async def handle(self, request):
             return Response(status, {}, b"{}", ("before",))
 
-    answer = await WorkloadWarnings(Own(), ObjectStore(MemoryBackend(), Sequencer(epoch=1))).handle(
-        Request(method, path)
-    )
+    store = ObjectStore(MemoryBackend(), Sequencer(epoch=1))
+    door = WorkloadWarnings(Own(), store, now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    answer = await door.handle(Request(method, path))
     assert answer.warnings[0] == "before"
     assert bool(answer.warnings[1:]) is warned
     if warned:

@@ -22,6 +22,7 @@ from policies.placement import name_of
 JOBS = "/apis/batch/v1/namespaces/cv/jobs"
 PLACEMENTS = "/apis/fleet.dev/v1alpha1/namespaces/cv/placements"
 PLACEMENT = name_of("Job", "train")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def send(door: Any, method: str, path: str, body: Any) -> tuple[str, ...]:
@@ -45,12 +46,12 @@ async def door() -> Any:
                 for kind in policies.kinds()
             ],
             openapi=own.OwnOpenApi({}),
-            now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+            now=lambda: NOW,
             uid=lambda: "uid",
             rng=random.Random(1),
             server_address="fleet",
         )
-        door = WorkloadWarnings(kernel, store)
+        door = WorkloadWarnings(kernel, store, now=lambda: NOW)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cv"}}
         await send(door, "POST", "/api/v1/namespaces", namespace)
         container = {"name": "main", "image": "any"}
@@ -103,3 +104,20 @@ async def test_one_that_has_no_place_is_changed(door: Any, phase: str) -> None:
 async def test_what_has_effect_is_not_warned_of(door: Any, change: Any) -> None:
     await is_in_phase(door, "Running")
     assert await send(door, "PATCH", f"{JOBS}/train", change) == ()
+
+
+@pytest.mark.parametrize(
+    ("at", "warned"),
+    [
+        ("2026-01-01T00:00:01Z", True),
+        ("2026-01-01T00:00:00Z", False),
+        ("2025-12-31T01:00:00Z", False),
+    ],
+)
+async def test_a_last_checkpoint_that_is_to_come_is_warned_of(
+    door: Any, at: str, warned: bool
+) -> None:
+    change = {"metadata": {"annotations": {"fleet.dev/checkpointed-at": at}}}
+    told = await send(door, "PATCH", f"{JOBS}/train", change)
+    where = "metadata.annotations[fleet.dev/checkpointed-at]"
+    assert told == ((f"{where}: {at} is to come; it is not believed before",) if warned else ())

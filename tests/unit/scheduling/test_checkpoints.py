@@ -1,0 +1,197 @@
+"""What an eviction or a recall is taken to lose: by what is said of checkpoints, or expected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.scheduling.accounts import NodeAccounts
+from fleet.scheduling.checkpoints import newest_s, not_come, saved_s
+from fleet.scheduling.decisions import Preempt
+from fleet.scheduling.engine import Engine
+from fleet.scheduling.keeping import Holds, bring
+from fleet.scheduling.lending.desk import Desk
+from fleet.scheduling.lending.loans import Recall
+from fleet.scheduling.lending.terms import Terms
+from fleet.scheduling.placer import Anywhere, Item, Placed
+from fleet.scheduling.queue.rules import Rules
+from fleet.scheduling.quota.tree import Key, Node, Share, Tree
+from fleet.scheduling.standing import Standing, expectation_of
+
+GPU = Key("nvidia.com/gpu")
+HOUR = 3600.0
+AT = datetime(2026, 11, 29, 6, tzinfo=UTC).timestamp()
+WORK = {"fleet.dev/workload-uid": "w", "fleet.dev/generation": "1"}
+
+
+def saying(at: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "annotations": {"fleet.dev/checkpointed-at": at}}}
+
+
+def test_what_is_no_time_says_nothing() -> None:
+    assert saved_s(saying("2026-11-29T06:00:00Z")) == AT
+    assert saved_s(saying("2026-11-29T07:30:00+01:30")) == AT
+    for at in ("", "yesterday", "2026-11-29T06:00:00", "9999999-01-01T00:00:00Z", 7, None):
+        assert saved_s(saying(at)) is None
+    assert saved_s({}) is saved_s({"metadata": {}}) is None
+
+
+def test_a_time_is_believed_once_it_has_come_and_the_newest_counts() -> None:
+    assert newest_s([AT, None, AT - 60], now=AT) == AT
+    assert newest_s([AT, AT - 60], now=AT - 1) == AT - 60, "one that is ahead hides no other"
+    assert newest_s([AT], now=AT - 1) is newest_s([], now=AT) is None
+    assert not_come(saying("2026-11-29T06:00:00Z"), now=AT) == ""
+    assert "2026-11-29T06:00:00Z is to come" in not_come(saying("2026-11-29T06:00:00Z"), now=0)
+
+
+# -- what the pods of a member say
+
+
+def pod(build: Any, name: str, at: str | None = None, node: str = "n0", **more: Any) -> Any:
+    found = build.pod(name, node, requests={"nvidia.com/gpu": "1"}, labels=WORK, **more)
+    if at is not None:
+        found["metadata"]["annotations"] = {"fleet.dev/checkpointed-at": at}
+    return found
+
+
+def test_any_pod_may_say_it_and_goes_with_what_it_said(build) -> None:
+    accounts = NodeAccounts()
+    accounts.upsert_node(build.node("n0", 8))
+    accounts.upsert_pod(pod(build, "a"))
+    accounts.upsert_pod(pod(build, "b", "2026-11-29T05:00:00Z"))
+    assert accounts.saved_s(now=AT) == {"w": AT - HOUR}
+    accounts.upsert_pod(pod(build, "a", "2026-11-29T06:00:00Z"))
+    assert accounts.saved_s(now=AT) == {"w": AT}
+    assert accounts.saved_s(now=AT - 1) == {"w": AT - HOUR}
+    accounts.upsert_pod(pod(build, "a", "soon"))
+    assert accounts.saved_s(now=AT) == {"w": AT - HOUR}
+    accounts.remove_pod(pod(build, "b"))
+    assert accounts.saved_s(now=AT) == {}
+
+
+def test_a_checkpoint_is_no_news_of_what_is_free(build) -> None:
+    accounts = NodeAccounts()
+    accounts.upsert_node(build.node("n0", 8))
+    accounts.upsert_pod(pod(build, "a"))
+    picture = accounts.capacity(0.0)
+    accounts.upsert_pod(pod(build, "a", "2026-11-29T06:00:00Z"))
+    assert not accounts.stale and accounts.capacity(0.0) is picture
+    accounts.upsert_pod(pod(build, "a", "2026-11-29T06:00:00Z", phase="Succeeded"))
+    assert accounts.stale and accounts.saved_s(now=AT) == {"w": AT}
+
+
+TIMES = st.sampled_from([None, "soon", *(f"2026-11-29T06:00:0{n}Z" for n in range(4))])
+CHANGES = st.lists(
+    st.tuples(st.sampled_from("abc"), st.booleans(), TIMES, st.sampled_from(["n0", ""]))
+)
+
+
+@given(CHANGES, st.integers(0, 4))
+def test_what_pods_say_is_what_those_say_that_are_there(build, changes, after) -> None:
+    accounts, there = NodeAccounts(), {}
+    for name, goes, at, node in changes:
+        if goes:
+            there.pop(name, None)
+            accounts.remove_pod(pod(build, name))
+        else:
+            there[name] = at if node else None
+            accounts.upsert_pod(pod(build, name, at, node))
+    times = [saved_s(saying(at)) for at in there.values()]
+    wanted = newest_s(times, now=AT + after)
+    assert accounts.saved_s(now=AT + after) == ({} if wanted is None else {"w": wanted})
+    again = NodeAccounts()
+    again.replace_pods([pod(build, "c", "2026-11-29T06:00:00Z")])
+    again.replace_pods([pod(build, name, at) for name, at in there.items() if at])
+    assert again.saved_s(now=AT + after) == accounts.saved_s(now=AT + after)
+
+
+# -- what it is good for
+
+
+def item(uid: str, *, size: int = 4, **more: Any) -> Item:
+    return Item(uid, "team", more.pop("priority", 0), 0, {GPU: size}, uid, **more)
+
+
+@pytest.mark.parametrize(
+    ("every_s", "saved", "lost"),
+    [
+        (None, None, 5 * HOUR),
+        (HOUR, None, HOUR),
+        (9 * HOUR, None, 5 * HOUR),
+        (HOUR, 2 * HOUR, 4 * HOUR),
+        (HOUR, 6 * HOUR, 0),
+        (HOUR, -HOUR, 5 * HOUR),
+    ],
+    ids=["unknown", "by policy", "younger", "said", "just now", "of an earlier run"],
+)
+def test_what_an_eviction_loses(every_s, saved, lost) -> None:
+    engine = Engine(Tree(), Anywhere())
+    work = item("w", saves_every_s=every_s)
+    bring(engine, {}, {"w": Holds(work, held(work, since=HOUR), saved)}, 6 * HOUR)
+    assert engine.running()["w"].lost_s(6 * HOUR) == lost
+
+
+def held(work: Item, *, since: float = 0.0) -> Standing:
+    return Standing(work.requests, {"east": work.requests}, started_s=since)
+
+
+def test_what_is_said_and_how_often_it_saves_may_change_while_it_runs() -> None:
+    engine = Engine(Tree(), Anywhere())
+    for every_s, saved, lost in ((None, None, 9), (2 * HOUR, None, 2), (HOUR, 8 * HOUR, 1),
+                                 (HOUR, None, 1), (None, None, 9)):  # fmt: skip
+        work = item("w", saves_every_s=every_s)
+        bring(engine, {}, {"w": Holds(work, held(work), saved)}, 9 * HOUR)
+        assert engine.running()["w"].lost_s(9 * HOUR) == lost * HOUR
+
+
+def test_a_workload_that_nobody_knows_the_policy_of_saves_nothing_that_is_known(build) -> None:
+    job = build.job(1)
+    job["metadata"]["annotations"] = {"fleet.dev/checkpointed-at": "2026-11-29T06:00:00Z"}
+    found = expectation_of(job, {"spec": {"policy": {"namespace": "default", "name": "gang"}}})
+    assert found.saved_s == AT
+    every = build.policy({"objective": {"checkpoint": {"every": "10m"}}}).spec
+    assert found.saves_every_s({("default", "gang"): every}) == 600.0
+    assert found.saves_every_s({("default", "gang"): build.policy({}).spec}) == 1800.0, "as written"
+    assert found.saves_every_s({}) is None
+
+
+def test_of_two_victims_the_one_goes_that_has_just_saved() -> None:
+    tree = Tree.of([Node("team", "", {GPU: Share(8)})])
+    for fresh in ("a", "b"):
+        engine = Engine(tree, Anywhere(), rules=Rules(patience_s=0, worth=None))
+        holds = {uid: item(uid) for uid in ("a", "b")}
+        told = {
+            uid: Holds(work, held(work), 9 * HOUR if uid == fresh else 2 * HOUR)
+            for uid, work in holds.items()
+        }
+        bring(engine, {}, told, 10 * HOUR)
+        engine.submit(item("urgent", priority=5), 10 * HOUR)
+        (decided,) = (e for e in engine.step(10 * HOUR) if isinstance(e, Preempt))
+        assert decided.victims == (fresh,)
+
+
+def test_of_two_loans_that_one_comes_back_that_has_just_saved() -> None:
+    tree = Tree.of([
+        Node("company", "", {GPU: Share(16)}),
+        Node("serving", "company", {GPU: Share(8)}),
+        Node("team", "company", {GPU: Share(8)}),
+    ])  # fmt: skip
+    night = Terms("night", "serving", ("team",), keep_floor="None", term_s=100 * HOUR)
+    for fresh in ("b", "c"):
+        engine = Engine(tree, Anywhere())
+        desk = Desk(engine, Anywhere(), tree, [night])
+        for uid, size in (("a", 8), ("b", 4), ("c", 4)):
+            engine.submit(item(uid, size=size), 0)
+            desk.step(0)
+        assert desk.loans.keys() == {"b", "c"}
+        for uid in ("b", "c"):
+            engine.saved(uid, 9 * HOUR if uid == fresh else 2 * HOUR)
+        need = replace(item("web", size=4), quota="serving")
+        engine.adopt(need, Placed(None, {"east": {GPU: 4}}), 10 * HOUR)
+        recalled = [e.uid for e in desk.step(10 * HOUR) if isinstance(e, Recall)]
+        assert recalled == [fresh]
