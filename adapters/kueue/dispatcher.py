@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from adapters.kueue import objects, standing
 from adapters.kueue.fleet import Ask, NoSeat, Promised, Seat
+from adapters.kueue.tally import Tally
 from adapters.kueue.telling import Telling
 from adapters.kueue.writing import write
 from fleet.errors import ApiError, FleetError
@@ -89,6 +90,7 @@ class Dispatcher:
         self._clock = clock
         self._now = now
         self._telling = Telling(fleet, clock=clock, now=now)
+        self._tally = Tally(clock=clock)
         self._workloads: dict[str, dict[Key, Workload]] = {}
         """By member, what is not over."""
         self._since: dict[_Id, tuple[tuple[str, ...], float]] = {}
@@ -175,6 +177,8 @@ class Dispatcher:
         if manager is None:
             return
         manager.gangs[found.key] = objects.gang_of(obj)
+        if before is not None and before.uid == found.uid and found.cluster and not before.cluster:
+            self._tally.admitted(member, found.uid, found.cluster)
         if before is not None and before.uid == found.uid and before.cluster and not found.cluster:
             self._put_out(member, manager, before)
         elif before is not None and before.uid != found.uid:
@@ -186,6 +190,7 @@ class Dispatcher:
             self._left.setdefault(before.uid, {})[worker.member] = self._clock() + LEFT_S
         self._admitted.pop(before.uid, None)
         self._appeared.discard(before.uid)
+        self._tally.put_out(name, before.uid, before.cluster)
 
     def _forget(self, id: _Id, workload: Workload) -> None:
         self._workloads[id.manager].pop(workload.key, None)
@@ -201,6 +206,7 @@ class Dispatcher:
         self._admitted.pop(uid, None)
         self._appeared.discard(uid)
         self._telling.forget(uid)
+        self._tally.forget(uid)
         self._promise(uid, None)
 
     # -- what is decided
@@ -211,6 +217,7 @@ class Dispatcher:
         waiting: list[_Waiting] = []
         choices: dict[tuple[str, str], Choice] = {}
         self._complain()
+        lines = {name: [0, 0] for name in self._managers}
         for id, workload in self._all():
             manager = self._managers[id.manager]
             check = next((name for name in workload.checks if name in manager.checks), None)
@@ -224,11 +231,14 @@ class Dispatcher:
             if workload.cluster:
                 times += self._follow_pods(id, workload, choice)
             elif standing.waits(workload, check) or id in self._writing:
+                lines[id.manager][0 if workload.nominated else 1] += 1
                 found = self._look(id, workload, choice, times)
                 if found is not None:
                     waiting.append(found)
             else:
                 self._promise(workload.uid, None)
+        for name, (nominated, unseated) in lines.items():
+            self._tally.waiting(name, nominated=nominated, unseated=unseated)
         waiting.sort(key=lambda each: (-each.workload.priority, each.workload.reserved_at))
         for at in range(0, len(waiting), _AT_ONCE):
             times += self._nominate(filter(self._holds, waiting[at : at + _AT_ONCE]), group)
@@ -261,6 +271,7 @@ class Dispatcher:
             workload, choice, lambda member: self._workloads.get(member, {}).get(workload.key),
             mute=mute,
         )  # fmt: skip
+        self._tally.refused(id.manager, workload.uid, stands.refused)
         there = next(iter((*stands.held, *stands.open)), None)
         gang = self._managers[id.manager].gangs[workload.key]
         room = Promised(gang, choice.members[there]) if there is not None else None
@@ -362,12 +373,16 @@ class Dispatcher:
             known = self._workloads.get(id.manager, {}).get(workload.key)
             if written.obj is not None and known is not None and known.uid == workload.uid:
                 self.seen(id.manager, objects.WORKLOADS, written.obj, False)
+            if written.done:
+                self._tally.nominated(id.manager, workload.uid, names)
             if written.done and isinstance(answer, Seat):
                 self._telling.tell(id.manager, workload, "Normal", "Nominated", answer.message)
         except ApiError as error:
+            self._tally.failed(id.manager)
             forbidden = error.http_code == _FORBIDDEN
             self._put_off(id, error, _AFTER_FAULT_S if forbidden else _AFTER_TROUBLE_S)
         except FleetError as error:
+            self._tally.failed(id.manager)
             self._put_off(id, error, _AFTER_TROUBLE_S)
         except Exception:
             log.exception("%s: workload %s: nothing was nominated", id.manager, workload.key)

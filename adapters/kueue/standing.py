@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PENDING = "Pending"
 READY = "Ready"
+KUEUE_SAYS = "its Kueue: "
+SILENT = "its Kueue has not answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,9 @@ def standing_of(
         elif name in choice.inactive:
             refused[name] = f"the manager does not reach it: {choice.inactive[name]}"
         elif copy is not None and copy.refused:
-            refused[name] = f"its Kueue: {copy.refused}"
+            refused[name] = f"{KUEUE_SAYS}{copy.refused}"
         elif name in mute:
-            refused[name] = "its Kueue has not answered"
+            refused[name] = SILENT
         else:
             still.append(name)
     return Standing(tuple(held), tuple(still), refused)

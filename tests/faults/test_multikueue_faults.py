@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from prometheus_client import REGISTRY
 
 from adapters.kueue import Dispatcher
 from adapters.kueue.dispatcher import ANSWER_S, APPEAR_S, LEFT_S
@@ -684,3 +685,55 @@ async def test_quota_that_is_taken_back_ends_the_promise():
         await until(lambda: "u-w" not in kueue.promised)
         await quiet(kueue)
         assert kueue.writes == [("w", ["east"])]
+
+
+def counted(name: str, **labels: str) -> float:
+    return (
+        REGISTRY.get_sample_value(f"fleet_multikueue_{name}", {"manager": MANAGER, **labels}) or 0
+    )
+
+
+async def test_nominations_and_what_came_of_them_are_counted():
+    """Once each: refused by one, silent in another, admitted by the third, then put out of it."""
+    names = {"refuses": "Refused", "silent": "Silent", "takes": "Admitted"}
+    kueue = Kueue(refuses=3, silent=2, takes=1)
+
+    def told(name: str, answer: str) -> float:
+        return counted("answers_total", cluster=name, answer=answer)
+
+    asked = {name: counted("nominations_total", cluster=name) for name in names}
+    before = {(name, word): told(name, word) for name, word in names.items()}
+    took = counted("answer_duration_seconds_sum", answer="Admitted")
+    out = told("takes", "PutOut")
+    kueue.submit()
+    async with dispatching(kueue):
+        await until(lambda: kueue.nominated() == ["refuses"])
+        await until(lambda: counted("waiting", nominated="true") == 1)
+        kueue.refuse("w", "refuses")
+        await until(lambda: kueue.nominated()[0] == "silent")
+        await quiet(kueue)
+        kueue.passes(ANSWER_S)
+        await until(lambda: kueue.nominated()[0] == "takes")
+        await quiet(kueue)
+        kueue.now_s += 2
+        kueue.admit("w", "takes")
+        await until(lambda: told("takes", "Admitted") > before["takes", "Admitted"])
+        await quiet(kueue)
+        assert counted("waiting", nominated="true") == 0
+        assert counted("answer_duration_seconds_sum", answer="Admitted") == took + 2
+        kueue.evict("w")
+        await until(lambda: told("takes", "PutOut") == out + 1)
+        await until(lambda: kueue.nominated() != [])
+    for name, word in names.items():
+        assert told(name, word) == before[name, word] + 1, name
+        assert counted("nominations_total", cluster=name) >= asked[name] + 1
+
+
+async def test_nominations_that_could_not_be_written_are_counted():
+    kueue = Kueue(east=1)
+    kueue.submit()
+    before = counted("write_failures_total")
+    kueue.trouble = TransportError("no answer", member=MANAGER)
+    async with dispatching(kueue):
+        await until(lambda: counted("write_failures_total") > before)
+    assert kueue.nominated() == []
