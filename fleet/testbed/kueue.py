@@ -46,7 +46,7 @@ async def start(
 ) -> None:
     """Start Kueue in a member that runs, and wait until it can be used.
 
-    Raises TestbedError with the end of its log when it does not come up.
+    Raises TestbedError with the end of its log when it does not come up in time.
     """
     program = await binaries.ensure(NAME, progress=progress)
     manifests = program.parent / binaries.MANIFESTS
@@ -62,31 +62,37 @@ async def start(
     config.write_text(
         yaml.safe_dump(configuration(folder, webhook, metrics, health, dispatcher=dispatcher))
     )
-    async with asyncio.timeout(timeout_s), cluster.client() as client:
-        await _define(client, _documents(manifests.glob("kueue.x-k8s.io_*.yaml")))
-        await client.create("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
-        processes.spawn(
-            NAME,
-            [
-                str(program),
-                f"--config={config}",
-                f"--kubeconfig={layout.kubeconfig}",
-                "--feature-gates=VisibilityOnDemand=false",
-                "--zap-log-level=2",
-            ],
-            run=layout.run,
-            log=layout.log(NAME),
-            env={
-                "PATH": os.environ.get("PATH", os.defpath),
-                "HOME": str(layout.root),
-                "KUEUE_METRICS_CERTS": str(folder),
-            },
-        )
-        await _ready(cluster, f"http://{LOOPBACK}:{health}/readyz")
-        for hooks in _documents([manifests / "manifests.yaml"]):
-            url, ca = f"https://{LOOPBACK}:{webhook}", layout.ca.read_bytes()
-            path = _WEBHOOKS + hooks["kind"].lower() + "s"
-            await client.create(path, by_url(hooks, url=url, ca=ca))
+    try:
+        async with asyncio.timeout(timeout_s), cluster.client() as client:
+            await _define(client, _documents(manifests.glob("kueue.x-k8s.io_*.yaml")))
+            await client.create("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
+            processes.spawn(
+                NAME,
+                [
+                    str(program),
+                    f"--config={config}",
+                    f"--kubeconfig={layout.kubeconfig}",
+                    "--feature-gates=VisibilityOnDemand=false",
+                    "--zap-log-level=2",
+                ],
+                run=layout.run,
+                log=layout.log(NAME),
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath),
+                    "HOME": str(layout.root),
+                    "KUEUE_METRICS_CERTS": str(folder),
+                },
+            )
+            await _ready(cluster, f"http://{LOOPBACK}:{health}/readyz")
+            for hooks in _documents([manifests / "manifests.yaml"]):
+                url, ca = f"https://{LOOPBACK}:{webhook}", layout.ca.read_bytes()
+                path = _WEBHOOKS + hooks["kind"].lower() + "s"
+                await client.create(path, by_url(hooks, url=url, ca=ca))
+    except TimeoutError as error:
+        raise TestbedError(
+            f"member {cluster.name}: kueue was not ready within {timeout_s:g} s. "
+            f"{_end_of_log(cluster)}"
+        ) from error
 
 
 def configuration(
@@ -150,13 +156,18 @@ async def _ready(cluster: LocalCluster, url: str) -> None:
             except aiohttp.ClientError:
                 pass  # it does not listen yet
             if NAME not in cluster.running():
-                log = cluster.layout.log(NAME)
-                tail = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
                 raise TestbedError(
-                    f"member {cluster.name}: kueue ended while starting. The end of {log}:\n  "
-                    + "\n  ".join(tail)
+                    f"member {cluster.name}: kueue ended while starting. {_end_of_log(cluster)}"
                 )
             await asyncio.sleep(_POLL_S)
+
+
+def _end_of_log(cluster: LocalCluster) -> str:
+    log = cluster.layout.log(NAME)
+    if not log.exists():
+        return "It was not started yet."
+    tail = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    return f"The end of {log}:\n  " + "\n  ".join(tail)
 
 
 def _documents(files: Iterable[Path]) -> list[Object]:

@@ -2,7 +2,7 @@
 
 Put together of parts, `placement_*.py` beside this file: each has `run(quick)`, which prints tables
 and returns its figures. A part that needs what is not installed is said so, its figures are left
-out. `--quick` takes smaller inputs, whose figures are no measure; then nothing is held against the
+out; input that is not there is looked for before anything is measured. `--quick` takes smaller inputs, whose figures are no measure; then nothing is held against the
 bounds.
 """
 
@@ -65,6 +65,19 @@ def measure(name: str, *, quick: bool) -> dict[str, float]:
     return dict(found)
 
 
+def lacking(names: list[str]) -> list[str]:
+    """What is not there of the inputs of these parts, which each says of itself by `missing`."""
+    found = []
+    for name in names:
+        try:
+            module = importlib.import_module(f"placement_{name}")
+        except ModuleNotFoundError:
+            continue  # said when its turn comes
+        if told := getattr(module, "missing", str)():
+            found.append(f"part {name} lacks {told}")
+    return found
+
+
 def missed(results: dict[str, float]) -> list[str]:
     low = [(k, "<", bound) for k, bound in AT_LEAST.items() if results.get(k, bound) < bound]
     high = [(k, ">", bound) for k, bound in AT_MOST.items() if results.get(k, bound) > bound]
@@ -78,8 +91,15 @@ def main() -> None:
     known = [name.removeprefix("placement_") for name in parts()]
     parser.add_argument("--part", choices=known, action="append", help="only this one")
     options = parser.parse_args()
+    chosen = options.part or known
+    if without := lacking(chosen):
+        for told in without:
+            print(f"scripts/bench placement: {told}", file=sys.stderr)
+        others = [each for each in known if each not in {told.split()[1] for told in without}]
+        print(f"without them: {' '.join(f'--part {each}' for each in others)}", file=sys.stderr)
+        sys.exit(2)
     results: dict[str, float] = {}
-    for part in options.part or known:
+    for part in chosen:
         results |= measure(f"placement_{part}", quick=options.quick)
     below = [] if options.quick else missed(results)
     told = "quick: nothing is measured" if options.quick else "every bound holds"

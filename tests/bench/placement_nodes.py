@@ -25,6 +25,7 @@ LISTS = {
     "fgd_default_pct": ("openb_pod_list_default.csv.gz", 95.39),
     "fgd_multigpu_pct": ("openb_pod_list_multigpu50.csv.gz", 97.18),
 }
+NODES = "openb_node_list_gpu_node.csv.gz"
 SEEDS = range(42, 52)
 ASKED_FOR = 1.3
 
@@ -38,7 +39,7 @@ def machines() -> list[Machine]:
             devices=int(row["gpu"]),
             model=row["model"],
         )
-        for row in rows("openb_node_list_gpu_node.csv.gz")
+        for row in rows(NODES)
     ]
 
 
@@ -52,8 +53,19 @@ def requests(name: str) -> list[Request]:
     return found
 
 
+def missing() -> str:
+    """What of the trace is not there, and where it was looked for; "" where all is."""
+    files = [NODES, *(name for name, _ in LISTS.values())]
+    lacking = [name for name in files if not (TRACES / name).is_file()]
+    if not lacking:
+        return ""
+    return (
+        f"{', '.join(lacking)} of Alibaba's GPU trace of 2023: not in {TRACES}; set FLEET_TRACES "
+        "to the folder that has them"
+    )
+
+
 def rows(name: str) -> list[dict[str, str]]:
-    """Raises FileNotFoundError where the trace is not there; FLEET_TRACES says where it is."""
     with gzip.open(TRACES / name, "rt") as file:
         return list(csv.DictReader(file))
 
