@@ -6,11 +6,16 @@ a gap and never left out; of several pods of a rank the newest is read. `objects
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from datetime import datetime
+from heapq import merge
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Self
 
     from fleet.cli.client import Client
 
@@ -21,6 +26,9 @@ _OFFSET: Final = "fleet.dev/index-offset"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _CLUSTER: Final = "fleet.dev/cluster"
+_PIECE: Final = 16 << 10
+_LONGEST: Final = 1 << 20
+"""Bytes of a line that are held in memory."""
 
 
 class Gap(NamedTuple):
@@ -48,36 +56,91 @@ def written(
     where = metadata["namespace"]
     selector = [("labelSelector", f"{_JOB_NAME}={metadata['name']}")]
     listed = client.get(path_of(pods, namespace=where), selector)["items"]
-    found: list[Line] = []
-    for rank, name, pod in _seats(job["spec"], listed):
-        if pod is None:
-            yield Gap(rank, "it has no pod")
-            continue
-        path = path_of(pods, namespace=where, name=pod["metadata"]["name"], subresource="log")
-        lines = _lines(client, path, query, f"[{name}] ".encode(), rank)
-        for each in lines:
-            if timed and isinstance(each, Line):
-                found.append(each)
-            else:
-                yield each
-    yield from sorted(found, key=lambda each: each.at_s)
+    with _Spool() if timed else nullcontext() as spool:
+        for rank, name, pod in _seats(job["spec"], listed):
+            if pod is None:
+                yield Gap(rank, "it has no pod")
+                continue
+            path = path_of(pods, namespace=where, name=pod["metadata"]["name"], subresource="log")
+            prefix = f"[{name}] ".encode()
+            lines = _lines(client, path, query, rank)
+            if spool is not None:
+                yield from spool.take(prefix, lines)
+                continue
+            for each in lines:
+                yield each if isinstance(each, Gap) else Line(prefix + each)
+        if spool is not None:
+            yield from spool.merged()
 
 
 def _lines(
-    client: Client, path: str, query: Sequence[tuple[str, str]], prefix: bytes, rank: int
-) -> Iterator[Line | Gap]:
+    client: Client, path: str, query: Sequence[tuple[str, str]], rank: int
+) -> Iterator[bytes | Gap]:
+    """Each with its end, as they come; what came before a log broke off is not lost."""
     from fleet.errors import ApiError
 
-    at_s = 0.0
     try:
-        log = b"".join(client.stream(path, query))
+        yield from _split(client.stream(path, query))
     except ApiError as error:
         yield Gap(rank, error.message)
-        return
-    # A line may hold carriage returns, as progress bars do: newlines alone end it.
-    for line in log.removesuffix(b"\n").split(b"\n") if log else ():
-        at_s = _time(line, at_s)
-        yield Line(prefix + line + b"\n", at_s)
+
+
+def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines, each with a newline at its end. Carriage returns are parts of a line, as in progress
+    bars. A line that goes on for ever is several."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+        if len(rest) > _LONGEST:
+            yield rest + b"\n"
+            rest = b""
+    if rest:
+        yield rest + b"\n"
+
+
+class _Spool:
+    """Logs one after the other in a file without a name, of which only a piece of each is held in
+    memory to merge them; one log at a time is asked for, however many there are."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[bytes, int, int]] = []
+        """What lines of each begin with, and where it begins and ends in the file."""
+
+    def __enter__(self) -> Self:
+        self._file = TemporaryFile()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def take(self, prefix: bytes, lines: Iterable[bytes | Gap]) -> Iterator[Gap]:
+        begins = self._file.tell()
+        for each in lines:
+            if isinstance(each, Gap):
+                yield each
+            else:
+                self._file.write(each)
+        self._parts.append((prefix, begins, self._file.tell()))
+
+    def merged(self) -> Iterator[Line]:
+        self._file.flush()
+        yield from merge(*(self._part(*each) for each in self._parts), key=lambda line: line.at_s)
+
+    def _part(self, prefix: bytes, begins: int, ends: int) -> Iterator[Line]:
+        at_s = 0.0
+        for line in _split(self._chunks(begins, ends)):
+            at_s = _time(line, at_s)
+            yield Line(prefix + line, at_s)
+
+    def _chunks(self, at: int, end: int) -> Iterator[bytes]:
+        while at < end:
+            chunk = os.pread(self._file.fileno(), min(_PIECE, end - at), at)
+            if not chunk:
+                return
+            at += len(chunk)
+            yield chunk
 
 
 def _time(line: bytes, before_s: float) -> float:

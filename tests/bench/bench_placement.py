@@ -2,8 +2,8 @@
 
 Put together of parts, `placement_*.py` beside this file: each has `run(quick)`, which prints tables
 and returns its figures. A part that needs what is not installed is said so, its figures are left
-out; input that is not there is looked for before anything is measured. `--quick` takes smaller inputs, whose figures are no measure; then nothing is held against the
-bounds.
+out; input that is not there is looked for before anything is measured. `--quick` takes smaller
+inputs, whose figures are no measure; then nothing is held against the bounds.
 """
 
 from __future__ import annotations

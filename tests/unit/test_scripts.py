@@ -178,3 +178,18 @@ def test_the_demo_and_the_testbed_ask_for_no_more_than_they_need():
             for path in SCRIPTS if not path.name.endswith("environment")}  # fmt: skip
     assert {name for name, found in asks.items() if found == ["run"]} == {"demo", "testbed"}
     assert {name for name, found in asks.items() if found == [""]} >= {"check", "test", "run"}
+
+
+def test_the_placement_bench_says_at_once_which_traces_are_not_there(tmp_path):
+    bench = ROOT / "tests" / "bench" / "bench_placement.py"
+    done = subprocess.run(
+        [sys.executable, str(bench), "--quick"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "FLEET_TRACES": str(tmp_path)},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"not in {tmp_path}; set FLEET_TRACES" in done.stderr
+    assert "--part gangs" in done.stderr
+    assert "--part nodes" not in done.stderr
