@@ -182,7 +182,7 @@ def room(
     moved = prices.of_data(cluster=cluster.name, network=cluster.data_plane)
     hourly = prices.hourly(moved)
     if priced and hourly is None:
-        has = replace(has, pools=(), why=moved.why)
+        has = replace(has, pools=(), why=moved.why, payable_if_empty=False)
     once = Cost(hourly is None, hourly or 0, 0).packed
     return has, Curve(has.pools, has.free, unit=role.unit, mix=mix, once=once)
 
@@ -294,12 +294,13 @@ def network_word(role: Role) -> str:
 def _room(role: Role, cluster: Cluster, has: Offered, curve: Curve) -> Reason | None:
     if curve.units:
         return None
-    if has.pods and has.why:
+    if has.pods and has.why and not has.payable_if_empty:
         return "NotPayable", has.why
     if not has.pods_if_empty:
         assert cluster.capacity is not None  # or it would be unknown
         return "NoShape", why_never(role, cluster.capacity)
-    return "Full", "has no room for " + _unit(role)
+    rest = f" but where it may not go: {has.why}" if has.pods and has.why else ""
+    return "Full", f"has no room for {_unit(role)}{rest}"
 
 
 def _unit(role: Role) -> str:

@@ -125,7 +125,7 @@ class Engine:
         state.book.charge(uid, generation, run.item.quota, requests)
         run.item = replace(run.item, generation=generation, requests=requests)
         run.asked = asked
-        run.weight = state.book.weight(asked)
+        run.weight = state.weight(run.item, asked)
         state.stir(run.item.quota)
         return True
 

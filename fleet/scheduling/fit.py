@@ -84,6 +84,8 @@ class Offered:
     """Pods free by block, whole units or not, payable or not."""
     why: str = ""
     """Why room is not in `pools`, where some is not."""
+    payable_if_empty: bool = False
+    """Whether the policy would let any of it be used if nothing ran there."""
 
 
 def offered(
@@ -93,7 +95,7 @@ def offered(
     free: dict[tuple[str, str, int | None, str, int | None], int] = {}
     by_block: dict[str, int] = {}
     total: dict[tuple[str, str], tuple[int, int]] = {}
-    why, unit = "", role.unit
+    why, unit, payable = "", role.unit, dict[str, int]()
     known: dict[tuple[object, ...], Price] = {}
     for room in capacity.rooms(role.kind):
         block, accelerator, pods = room.block, room.accelerator, room.pods
@@ -108,6 +110,7 @@ def offered(
         if not price.usable or (priced and price.micro is None):
             why = why or price.why
             continue
+        payable[block] = payable.get(block, 0) + room.pods_if_empty
         key = (block, accelerator, price.micro, price.billing, price.paid)
         free[key] = free.get(key, 0) + pods
     pools = tuple(
@@ -120,8 +123,13 @@ def offered(
         whole += pods // unit * unit
         whole_if_empty += empty // unit * unit
     return Offered(
-        pools=pools, pods=whole, pods_if_empty=whole_if_empty, free=by_block, why=why
-    )  # fmt: skip
+        pools=pools,
+        pods=whole,
+        pods_if_empty=whole_if_empty,
+        free=by_block,
+        why=why,
+        payable_if_empty=any(pods >= unit for pods in payable.values()),
+    )
 
 
 def _times(micro: int | None, unit: int) -> int | None:

@@ -86,6 +86,7 @@ def placed(
     elastic: bool = False,
     extensions: Extensions = NONE,
     but: Mapping[str, Cluster] = AS_IT_IS,
+    quick: bool = False,
 ) -> Plan | Refusal:
     """The best placement of a workload that has none.
 
@@ -97,6 +98,8 @@ def placed(
     than their least size needs; the demand of the plan has the sizes that were placed.
 
     `extensions` keep clusters out, and say which of equals come first, before their names do.
+
+    `quick` is for asking often: where there is room, in a good place, with no word about it.
     """
     but, scores = _extended(extensions, demand, views, but)
     question = Question(
@@ -107,6 +110,7 @@ def placed(
         incumbents=frozenset(incumbents),
         scores=scores,
         but=but,
+        quick=quick,
     )
     if elastic and any(role.least is not None for role in demand.roles):
         question = replace(question, demand=sized(question))
@@ -267,7 +271,7 @@ def _decide(question: Question) -> Plan | Refusal:
     roles = judged(question)
     answer = best(question, roles, question.ceiling) if question.payable else None
     if answer is None:
-        return refusal(question, roles)
+        return Refusal(question.demand, "", ()) if question.quick else refusal(question, roles)
     return _plan(question, roles, answer)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from fleet.scheduling.requests import is_accelerator
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
 
@@ -46,6 +48,12 @@ class Item:
     preempts: bool = True
     """Whether anything may be ended for it."""
 
+    @property
+    def pieces(self) -> int:
+        """Its size where no quota counts it: accelerators, or pods where it asks for none."""
+        counted = sum(v for key, v in self.requests.items() if is_accelerator(key.resource))
+        return counted or self.pods
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -54,6 +62,8 @@ class Placed:
     """What it takes, by cluster."""
     amounts: Mapping[Key, int] | None = None
     """What it takes in all, where that is less than was asked for."""
+    rank: tuple[int, ...] = ()
+    """The better of two places for the same work has less, as the Placer orders them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,11 @@ class Unplaced:
 
 
 class Placer(Protocol):
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
-        """Takes nothing. `without`: uids of running gangs that are taken as gone.
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
+        """Takes nothing. `without`: uids of running gangs that are taken as gone. `quick`: to find
+        out whether there is a place, and about how good it is; not to be taken.
 
         An elastic item comes with `requests` lowered to what its quota allows; what is placed is
         between that and `least`.
@@ -84,7 +97,9 @@ class Placer(Protocol):
 class Anywhere:
     """A place for everything: where quota alone decides."""
 
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
         return _ANYWHERE
 
     def take(self, uid: str, placed: Placed) -> None:

@@ -183,16 +183,20 @@ class Asked:
         *,
         now: datetime,
         but: Mapping[str, Cluster] = AS_IT_IS,
+        quick: bool = False,
     ) -> Plan | Refusal:
         """Where it goes, over clusters that have deducted what is promised to others, if budgets
-        let it. `but` are clusters of them as they would be for this question."""
-        decision = self._place(views, now, but)
+        let it. `but` are clusters of them as they would be for this question; `quick` is for
+        questions whose answer nobody is told."""
+        decision = self._place(views, now, but, quick=quick)
         if isinstance(decision, Refusal):
             return decision
         budget = self.policy.spec.objective.budget
         return afforded(decision, ceilings, policy=self.policy_name, budget=budget, now=now)
 
-    def _place(self, views: Views, now: datetime, but: Mapping[str, Cluster]) -> Plan | Refusal:
+    def _place(
+        self, views: Views, now: datetime, but: Mapping[str, Cluster], *, quick: bool
+    ) -> Plan | Refusal:
         if self.barred:
             but = {**but, **_barred(views, but, self.barred)}
         waited_s = max(0.0, (now - self.queued_at).total_seconds())
@@ -205,7 +209,7 @@ class Asked:
         return placed(
             self.demand, views,
             generation=self.generation, waited_s=waited_s, incumbents=_ran_in(self.before),
-            elastic=self.elastic, extensions=self.extensions, but=but,
+            elastic=self.elastic, extensions=self.extensions, but=but, quick=quick,
         )  # fmt: skip
 
     def decided(self, decision: Plan | Refusal | Held, prices: Prices, *, now: datetime) -> Decided:

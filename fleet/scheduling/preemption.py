@@ -1,4 +1,4 @@
-"""Which running gangs may go for whom, and the fewest that make room.
+"""Which running gangs may go for whom, and those of them that make room at the least cost.
 
 Legal are, by the tree: work of the preemptor's own node and of those below it, where its priority
 is lower (`within`); and what others borrow, at any height, where the preemptor stays within what is
@@ -6,10 +6,11 @@ guaranteed to its side (`reclaim`). A borrower is judged again after each victim
 above its guaranteed amount goes (kueue#10171); a gang that reaches below goes only where nothing
 else does. Protected gangs are passed over, not given up for (KAI#1750).
 
-Victims are whole gangs, in this order: borrowers, lower priority, least lost work for what they
-leave, youngest. Each is tried for dispensability again. Nothing is returned unless the preemptor
-has quota and a place once they are gone. Room in members is made in one member where one is enough,
-the one that loses least. Next step: `queue.evicting` tells them to go and holds what they leave.
+Victims are whole gangs. Of two choices that one is better that loses less work of those which are
+to be spared most: which borrow nothing, then by priority, the highest first. A choice that loses
+more than it is worth, takes back more than a node may or ends more than is asked for is none.
+`victims` searches; nothing is returned unless the preemptor has quota and a place once they are
+gone. Next step: `queue.evicting` tells them to go and holds what they leave.
 """
 
 from __future__ import annotations
@@ -17,19 +18,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from fleet.scheduling.placer import Placed, Unplaced
+from fleet.scheduling.placer import Placed
 from fleet.scheduling.quota.book import apply, blocked
-from fleet.scheduling.requests import is_accelerator
+from fleet.scheduling.victims import Gang, least
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from fleet.scheduling.placer import Item, Placer
     from fleet.scheduling.queue.running import Run, Runs
-    from fleet.scheduling.quota.book import Ask, Book, Cell, Path
+    from fleet.scheduling.quota.book import Ask, Book, Path
     from fleet.scheduling.quota.tree import Preemption
 
-_MEMBERS: Final = 8
+_LOSES: Final = "evicting for it would lose more work than waiting costs"
+_ENDS_MORE: Final = "making room for it would evict more than it asks for"
+_TAKES_BACK: Final = "its node takes back no more in this minute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Borrowers first, then lower priority."""
+        """How much it is to be spared: borrowers least, then lower priority."""
         return not self.reclaim, self.run.item.priority
 
 
@@ -88,64 +91,104 @@ def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | 
     candidates, later, spared = _candidates(who, book, runs)
     if not candidates:
         return NoVictims("nothing that runs may be evicted for it", later, spared)
-    everywhere = _enough(who, candidates, book, placer)
-    found = [everywhere] if everywhere is not None else []
-    if everywhere is None or len(_members(everywhere[0])) > 1:
-        for member in _cheapest_members(candidates):
-            inside = [each for each in candidates if set(each.run.placed.clusters) <= {member}]
-            if len(inside) == len(candidates):
+    trial = _Trial(who, candidates, placer)
+    try:
+        found = None
+        for trial.reaches_below in (False, True):
+            found = least(trial.gangs, trial)
+            if found is not None or not any(each.reclaim for each in candidates):
                 break
-            if inside and (alone := _enough(who, inside, book, placer)) is not None:
-                found.append(alone)
-    if not found:
-        return NoVictims("what may be evicted for it does not make room", later, spared)
-    chosen, placed = min(
-        [each for each in found if len(_members(each[0])) <= 1] or found,
-        key=lambda each: (
-            sum(candidate.lost for candidate in each[0]),
-            len(each[0]),
-            sorted(_uids(each[0])),
-        ),
-    )
-    return _within_bounds(who, chosen, placed, later)
+    finally:
+        trial.be_gone(())
+    if found is None:
+        if trial.bound is None:
+            return NoVictims("what may be evicted for it does not make room", later, spared)
+        again_s = who.now + 60 if trial.bound == _TAKES_BACK else later
+        return NoVictims(trial.bound, again_s)
+    chosen = [trial.candidates[gang.uid] for gang in found.gone]
+    uids = tuple(sorted(gang.uid for gang in found.gone))
+    lost = sum(each.lost for each in chosen)
+    return Victims(uids, found.placed, lost, sum(_taken_back(each) for each in chosen))
 
 
-def _within_bounds(
-    who: Preemptor, chosen: list[Candidate], placed: Placed, later: float | None
-) -> Victims | NoVictims:
-    lost = sum(candidate.lost for candidate in chosen)
-    if who.most_lost is not None and lost > who.most_lost:
-        return NoVictims("evicting for it would lose more work than waiting costs", later)
-    weights = [candidate.run.weight for candidate in chosen]
-    if sum(weights) - max(weights) > who.weight:
-        return NoVictims("making room for it would evict more than it asks for", later)
-    reclaimed = sum(_pieces(c.run.item) for c in chosen if c.reclaim)
-    if who.may_reclaim is not None and reclaimed > who.may_reclaim:
-        return NoVictims("its node takes back no more in this minute", who.now + 60)
-    uids = tuple(sorted(candidate.run.item.uid for candidate in chosen))
-    return Victims(uids, placed, lost, reclaimed)
+class _Trial:
+    """The book and the Placer as they would be with some gone (`victims.Trial`)."""
+
+    def __init__(self, who: Preemptor, candidates: list[Candidate], placer: Placer) -> None:
+        self._who = who
+        self._placer = placer
+        self.candidates = {each.run.item.uid: each for each in candidates}
+        self.gangs = _costed(candidates)
+        self.reaches_below = False
+        """Whether borrowers may go that have no more than what is guaranteed to them afterwards."""
+        self.bound: str | None = None
+        """What stood against a choice."""
+        self._gone: dict[str, None] = {}
+        """Those whose part of the book's sums is taken out."""
+
+    def be_gone(self, gone: Iterable[Gang]) -> None:
+        wanted = dict.fromkeys(each.uid for each in gone)
+        for uid in [uid for uid in self._gone if uid not in wanted]:
+            del self._gone[uid]
+            apply(self.candidates[uid].run.asked)
+        for uid in wanted:
+            if uid not in self._gone:
+                self._gone[uid] = None
+                apply(self.candidates[uid].run.asked, -1)
+
+    def place(self, gone: Sequence[Gang], *, quick: bool) -> Placed | None:
+        self.be_gone(gone)
+        if blocked(self._who.asked) is not None:
+            return None
+        uids = [each.uid for each in gone]
+        found = self._placer.place(self._who.item, without=uids, quick=quick)
+        return found if isinstance(found, Placed) else None
+
+    def forbids(self, gone: Sequence[Gang], one: Gang) -> bool:
+        who, candidate = self._who, self.candidates[one.uid]
+        if candidate.reclaim:
+            self.be_gone(gone)
+            if not _borrows(who.asked, candidate.run.asked, keep=not self.reaches_below):
+                return True
+        going = [*(self.candidates[each.uid] for each in gone), candidate]
+        weights = [each.run.weight for each in going]
+        broken = None
+        if who.most_lost is not None and sum(each.lost for each in going) > who.most_lost:
+            broken = _LOSES
+        elif sum(weights) - max(weights) > who.weight:
+            broken = _ENDS_MORE
+        elif who.may_reclaim is not None and sum(map(_taken_back, going)) > who.may_reclaim:
+            broken = _TAKES_BACK
+        self.bound = self.bound or broken
+        return broken is not None
 
 
-def _members(chosen: Iterable[Candidate]) -> set[str]:
-    return {name for candidate in chosen for name in candidate.run.placed.clusters}
-
-
-def _cheapest_members(candidates: list[Candidate]) -> list[str]:
-    """Those that come first in the order of victims; not all, since each costs a few searches."""
-    return list(dict.fromkeys(name for c in candidates for name in c.run.placed.clusters))[
-        :_MEMBERS
+def _costed(candidates: list[Candidate]) -> list[Gang]:
+    """In one number: no loss of those that are spared less is as dear as any of those spared more.
+    In thousandths."""
+    losses = [round(1000 * each.lost) for each in candidates]
+    scale = 1 + sum(losses)
+    ranks = {rank: at for at, rank in enumerate(sorted({each.rank for each in candidates}))}
+    return [
+        Gang(
+            each.run.item.uid,
+            loss * scale ** ranks[each.rank],
+            frozenset(each.run.placed.clusters),
+            each.run.weight,
+            each.run.started_s,
+        )
+        for each, loss in zip(candidates, losses, strict=True)
     ]
 
 
-def _pieces(item: Item) -> int:
-    counted = sum(v for key, v in item.requests.items() if is_accelerator(key.resource))
-    return counted or item.pods
+def _taken_back(candidate: Candidate) -> int:
+    return candidate.run.item.pieces if candidate.reclaim else 0
 
 
 def _candidates(
     who: Preemptor, book: Book, runs: Runs
 ) -> tuple[list[Candidate], float | None, str]:  # fmt: skip
-    """In order; when the first that is protected now may go; and which that is."""
+    """Who may go; when the first that is protected now may; and which that is."""
     tree = book.tree
     own = who.item.quota
     if own in tree.nodes:
@@ -176,153 +219,7 @@ def _candidates(
             found.append(
                 Candidate(run, not inside, run.weight * (run.lost_s(who.now) + who.restart_s))
             )
-    found.sort(
-        key=lambda c: (
-            c.rank,
-            c.run.lost_s(who.now),
-            -c.run.started_s,
-            c.run.item.uid,
-        )
-    )  # fmt: skip
     return found, later, spared
-
-
-def _enough(
-    who: Preemptor, candidates: list[Candidate], book: Book, placer: Placer
-) -> tuple[list[Candidate], Placed] | None:
-    """The first of the candidates that make room, without those that turn out dispensable."""
-    gone: list[Candidate] = []
-    try:
-        _remove_for_quota(who, candidates, gone)
-        if blocked(who.asked) is not None:
-            return None
-        placed = placer.place(who.item, without=_uids(gone))
-        rest = [candidate for candidate in candidates if candidate not in gone]
-        if isinstance(placed, Unplaced):
-            if not placed.ever:
-                return None
-            placed = _remove_for_place(who, rest, gone, placer)
-        if isinstance(placed, Unplaced):
-            return None
-        placed = _trimmed(who, gone, placed, placer)
-        placed = _cheaper(who, rest, gone, placed, placer)
-        return (list(gone), placed) if gone else None
-    finally:
-        for candidate in gone:
-            apply(candidate.run.asked)
-
-
-def _remove_for_quota(
-    who: Preemptor, candidates: list[Candidate], gone: list[Candidate]
-) -> None:  # fmt: skip
-    """Take away, one by one, what stands in the way of the cell that is blocked.
-
-    First what leaves its node at or above its guaranteed amount, then what reaches below it.
-    """
-    for reaches_below in (False, True):
-        more = True
-        while more:
-            more = False
-            for candidate in candidates:
-                against = blocked(who.asked)
-                if against is None:
-                    return
-                if (
-                    candidate not in gone
-                    and _uses(candidate.run.asked, against.cell)
-                    and _may_go(who, candidate, reaches_below=reaches_below)
-                ):
-                    apply(candidate.run.asked, -1)
-                    gone.append(candidate)
-                    more = True
-
-
-def _remove_for_place(
-    who: Preemptor, rest: list[Candidate], gone: list[Candidate], placer: Placer
-) -> Placed | Unplaced:
-    """Take away the fewest of the rest, in order, that leave a place: by halving."""
-    start = len(gone)
-    for reaches_below in (False, True):
-        for candidate in rest:
-            if candidate not in gone and _may_go(who, candidate, reaches_below=reaches_below):
-                apply(candidate.run.asked, -1)
-                gone.append(candidate)
-    placed = placer.place(who.item, without=_uids(gone))
-    low, high = start, len(gone)
-    while isinstance(placed, Placed) and low < high:
-        middle = (low + high) // 2
-        tried = placer.place(who.item, without=_uids(gone[:middle]))
-        if isinstance(tried, Placed):
-            placed, high = tried, middle
-        else:
-            low = middle + 1
-    for candidate in gone[high:]:
-        apply(candidate.run.asked)
-    del gone[high:]
-    return placed
-
-
-def _trimmed(who: Preemptor, gone: list[Candidate], placed: Placed, placer: Placer) -> Placed:
-    """Give back, the most valuable first, who need not go after all."""
-    for candidate in gone[::-1] if len(gone) > 1 else []:
-        apply(candidate.run.asked)
-        gone.remove(candidate)
-        if blocked(who.asked) is None:
-            again = placer.place(who.item, without=_uids(gone))
-            if isinstance(again, Placed):
-                placed = again
-                continue
-        apply(candidate.run.asked, -1)
-        gone.append(candidate)
-    return placed
-
-
-def _cheaper(
-    who: Preemptor, rest: list[Candidate], gone: list[Candidate], placed: Placed, placer: Placer
-) -> Placed:
-    """Put in place of each, the dearest first, one of its rank that loses less and is enough.
-
-    A gang that was taken for what it loses in proportion may be larger than what is missing.
-    """
-    others = sorted(
-        (each for each in rest if each not in gone), key=lambda c: (c.lost, c.run.item.uid)
-    )
-    for candidate in sorted(gone, key=lambda c: (-c.lost, c.run.item.uid)):
-        apply(candidate.run.asked)
-        at = gone.index(candidate)
-        for other in others:
-            if other.lost >= candidate.lost:
-                break
-            if other in gone or other.rank > candidate.rank:
-                continue
-            if not _may_go(who, other, reaches_below=False):
-                continue
-            apply(other.run.asked, -1)
-            if blocked(who.asked) is None:
-                gone[at] = other
-                again = placer.place(who.item, without=_uids(gone))
-                if isinstance(again, Placed):
-                    placed = again
-                    break
-                gone[at] = candidate
-            apply(other.run.asked)
-        if gone[at] is candidate:
-            apply(candidate.run.asked, -1)
-    return placed
-
-
-def _uids(gone: Iterable[Candidate]) -> tuple[str, ...]:
-    return tuple(candidate.run.item.uid for candidate in gone)
-
-
-def _uses(asked: Ask, cell: Cell) -> bool:
-    return any(cell in path for path, _ in asked)
-
-
-def _may_go(who: Preemptor, candidate: Candidate, *, reaches_below: bool) -> bool:
-    if not candidate.reclaim:
-        return True
-    return _borrows(who.asked, candidate.run.asked, keep=not reaches_below)
 
 
 def _borrows(asked: Ask, held: Ask, *, keep: bool = False) -> bool:

@@ -43,6 +43,8 @@ class Question:
     """By role, the gap to fill; empty for all pods of all roles."""
     kept: tuple[Shard, ...] = ()
     domains: Mapping[Network, str] = field(default_factory=dict)
+    quick: bool = False
+    """Well is enough, and nothing is to be told of it."""
 
     @property
     def roles(self) -> tuple[tuple[Role, Interval], ...]:
@@ -168,7 +170,9 @@ def best(
     asked = [Asked(each.role, each.units, each.usable) for each in roles]
     order, known, terms = question.order, question.capacities, question.terms
     if least is None:
-        return solve(asked, order, known, terms, span=question.span, ceiling=ceiling)
+        return solve(
+            asked, order, known, terms, span=question.span, ceiling=ceiling, quick=question.quick
+        )
     return largest(asked, least, order, known, terms, span=question.span, ceiling=ceiling)
 
 

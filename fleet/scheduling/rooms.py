@@ -194,7 +194,9 @@ class Rooms:
 
     # -- the Placer
 
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
         asked, wish = self._asked[item.uid]
         if item.least is not None:
             asked = asked.at_most(item.requests, wish)
@@ -204,21 +206,21 @@ class Rooms:
         if alike is not None and alike in self._alike:
             decision = replace(self._alike[alike], demand=asked.demand)
         else:
-            decision = self.choose(asked, without=without)
+            decision = self.choose(asked, without=without, quick=quick)
         if isinstance(decision, Refusal):
-            if all(uid in self._asked for uid in without):
+            if not quick and all(uid in self._asked for uid in without):
                 self.refusals[item.uid] = decision
-            if alike is not None and not decision.reason:
+            if alike is not None and not decision.reason and not quick:
                 self._alike[alike] = decision
             # Room that becomes free is no help against a budget: none is kept for it.
             ever = not (decision.impossible or decision.reason)
             return Unplaced(decision.message, ever=ever)
         clusters = {shard.cluster: amounts_of(shard, wish) for shard in decision.shards}
         if item.least is None:
-            return Placed(decision, clusters)
+            return Placed(decision, clusters, rank=_rank(decision))
         amounts = total(clusters.values())
         less = any(amounts.get(key, value) < value for key, value in item.requests.items())
-        return Placed(decision, clusters, amounts if less else None)
+        return Placed(decision, clusters, amounts if less else None, _rank(decision))
 
     def take(self, uid: str, placed: Placed) -> None:
         """Of what runs, the books and promises tell already: it comes without a plan."""
@@ -285,14 +287,16 @@ class Rooms:
                 found[name] = replace(cluster, capacity=made[1])
         return found
 
-    def choose(self, asked: Asked, *, without: Collection[str] = ()) -> Plan | Refusal:
+    def choose(
+        self, asked: Asked, *, without: Collection[str] = (), quick: bool = False
+    ) -> Plan | Refusal:
         """Where it goes, `without` what runs of others."""
         freed = self._freed(without) if without else AS_IT_IS
         uid = asked.demand.workload.uid
         if work := self._now.occupancy.work_of(uid):
             freed = {**freed, **self._shut(work, freed, gone=without)}
         ceilings = self._ceilings(uid)
-        decision = asked.choose(self.views, ceilings, now=self._now.now, but=freed)
+        decision = asked.choose(self.views, ceilings, now=self._now.now, but=freed, quick=quick)
         if (without or work) and isinstance(decision, Plan):
             known = {name: each.capacity for name, each in freed.items() if each.capacity}
             self._found[id(decision)] = decision, {**self.views.capacities, **known}
@@ -404,6 +408,13 @@ class Rooms:
 
 def amounts_of(shard: Shard, wish: Wish) -> dict[Key, int]:
     return total(times(wish.counts.get(each.role, {}), each.count) for each in shard.intervals)
+
+
+def _rank(plan: Plan) -> tuple[int, ...]:
+    """By the levels of the objective; elastic work is the better placed the more of it is."""
+    tier = max((shard.tier for shard in plan.shards), default=0)
+    cost = plan.cost.packed if plan.cost is not None else 0
+    return -sum(shard.pods for shard in plan.shards), tier, len(plan.shards), cost
 
 
 def _seated(plan: Plan, left: dict[str, Capacity]) -> Seats:

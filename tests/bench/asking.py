@@ -1,26 +1,38 @@
-"""The gateway's Placer, for those who ask it about demands instead of objects in a store."""
+"""The gateway's Placer, and the engine over it, for those who ask about demands instead of objects
+in a store."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from fleet.scheduling.counted import times, total
+from fleet.scheduling.engine import Engine
 from fleet.scheduling.ledger import Ledger
+from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.planner import Asked
 from fleet.scheduling.price import Prices
-from fleet.scheduling.quota.tree import Key
+from fleet.scheduling.queue.rules import Rules
+from fleet.scheduling.quota.tree import Key, Tree
 from fleet.scheduling.rooms import Picture, Rooms
 from fleet.scheduling.selection import Policy
 from fleet.scheduling.standing import Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from fleet.scheduling.clusters import Cluster
+    from fleet.scheduling.decisions import Decision
     from fleet.scheduling.demand import Demand
-    from fleet.scheduling.placer import Item
+    from fleet.scheduling.exact.question import Victim
+    from fleet.scheduling.requests import Vector
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
+_LONG_S = 1e6
+_AT_ONCE = Rules(patience_s=0, worth=None, restart_s=0)
+"""Evict whatever may go, at the cost of the work it loses."""
 
 
 def opened(
@@ -46,3 +58,52 @@ def asked(demand: Demand, key: Callable[[str], Key] = Key) -> tuple[Asked, Wish]
     }
     wish = Wish({role.name: role.pods for role in demand.roles}, counts)
     return Asked(demand=demand, policy=policy, before={}, queued_at=NOW), wish
+
+
+def decided(
+    demand: Demand,
+    clusters: Iterable[Cluster],
+    running: Iterable[Victim],
+    *,
+    prices: Prices | None = None,
+    waited_s: float = 0.0,
+) -> Decision:
+    """What the engine says of one gang, over `clusters` in which gangs of a lower priority run.
+
+    None of it counts at a quota. Each has run for so long that it loses its `cost`.
+    """
+    running = [*running]
+    seats = {each.uid: _seats(each) for each in running}
+    rooms, uid = Rooms(), demand.workload.uid
+    question, wish = asked(demand)
+    question = replace(question, queued_at=NOW - timedelta(seconds=waited_s))
+    picture = Picture(
+        tuple(clusters),
+        Ledger(),
+        prices or Prices(),
+        NOW,
+        now_s=0.0,
+        taken_by=lambda who: seats.get(who, {}),
+    )
+    rooms.begin(picture, {uid: (question, wish)})
+    engine = Engine(Tree.of([]), rooms, rules=_AT_ONCE)
+    for each in running:
+        requests = total(times(dict(seat.amounts), 1) for seat in each.seats)
+        item = Item(
+            each.uid, "", 0, 0, {Key(name): amount for name, amount in requests.items()}, each.uid,
+            pods=len(each.seats),
+        )  # fmt: skip
+        placed = Placed(None, {name: {} for name in seats[each.uid]})
+        engine.adopt(item, placed, _LONG_S - each.cost / item.pieces)
+    requests = total(times(wish.counts[role.name], role.pods) for role in demand.roles)
+    pods = sum(role.pods for role in demand.roles)
+    engine.submit(Item(uid, "", 1, 0, requests, uid, demand=demand, pods=pods), _LONG_S)
+    told, *_ = engine.step(_LONG_S)  # what follows an eviction is that it waits for it
+    return told
+
+
+def _seats(victim: Victim) -> Mapping[str, Mapping[Vector, Mapping[str, int]]]:
+    found: dict[str, dict[Vector, Counter[str]]] = {}
+    for seat in victim.seats:
+        found.setdefault(seat.cluster, {}).setdefault(seat.amounts, Counter())[seat.node] += 1
+    return found

@@ -1,8 +1,8 @@
 """Part of the placement bench: decisions against the best there is, as CP-SAT proves it.
 
-Single gangs: of each seeded instance the optimum and what `place` decided, both as the vector of
-the lexicographic objective; what `place` chose is valued by the same model with the choice held, so
-it is checked at the same time. Batches: what was reached against what no placement could beat.
+Single gangs: of each seeded instance the optimum and what was decided – where others may go for it,
+by the engine –, both as the vector of the lexicographic objective; what was chosen is valued by the
+same model with the choice held, so it is checked at the same time. Batches: what was reached against what no placement could beat.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import placement_instances
+from asking import decided
 from placement_instances import Batch, Instance
 
 from fleet.scheduling.batch import place_batch
-from fleet.scheduling.capacity import PodKind, Taken
+from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.exact import batch as exact_batch
 from fleet.scheduling.exact.gang import Infeasible, Objective, Optimum, Unproven, solve
 from fleet.scheduling.exact.question import question_of
 from fleet.scheduling.exact.solver import Limits
 from fleet.scheduling.exact.verdict import shares_of
 from fleet.scheduling.placement import Plan, place
-from fleet.scheduling.victims import Eviction, Held, Running, make_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,22 +76,26 @@ def compare(instance: Instance) -> Compared:
     is no better, and for an optimum that was not proven.
     """
     question = question_of(
-        instance.demand, instance.clusters, victims=instance.victims, **instance.question
+        instance.demand,
+        instance.clusters,
+        victims=instance.victims,
+        size=instance.size,
+        **instance.question,
     )
     began = time.perf_counter()
     best = solve(question)
     assert not isinstance(best, Unproven), (instance.number, best)
     proven = time.perf_counter()
-    decided = decide(instance)
+    ours = decide(instance)
     done = time.perf_counter()
     reached = None
-    if decided is not None:
-        worth = solve(question, shares=decided.shares, victims=decided.victims)
-        told = f"instance {instance.number}: {decided}"
+    if ours is not None:
+        worth = solve(question, shares=ours.shares, victims=ours.victims)
+        told = f"instance {instance.number}: {ours}"
         assert isinstance(worth, Optimum), f"no such placement: {told}"
         assert isinstance(best, Optimum), f"not to be placed: {told}"
         assert best.objective <= worth.objective, f"better than the best: {told}"
-        assert not decided.exact or best.objective == worth.objective, f"not exact: {told}"
+        assert not ours.exact or best.objective == worth.objective, f"not exact: {told}"
         reached = worth.objective
     return Compared(
         instance,
@@ -114,44 +118,23 @@ class Decided(NamedTuple):
 
 
 def decide(instance: Instance) -> Decided | None:
-    asked = {"generation": 1, **instance.question}
+    """By the engine over the gateway's Placer, where running gangs may be evicted for it."""
     if not instance.victims:
-        plan = place(instance.demand, instance.clusters, **asked)
+        plan = place(instance.demand, instance.clusters, generation=1, **instance.question)
         return Decided(shares_of(plan), (), plan.exact) if isinstance(plan, Plan) else None
-    made = make_room(instance.demand, instance.clusters, running_of(instance), **asked)
-    if not isinstance(made, Eviction):
+    told = decided(
+        instance.demand,
+        instance.clusters,
+        instance.victims,
+        prices=instance.prices,
+        waited_s=instance.waited_s,
+    )
+    if not isinstance(told, Admit | Preempt):
         return None
-    return Decided(shares_of(made.plan), made.victims, made.exact)
-
-
-def running_of(instance: Instance) -> list[Running]:
-    """The gangs that may be evicted, on the nodes that they are on."""
-    positions = {
-        (cluster.name, node.name): (block, position)
-        for cluster in instance.clusters
-        if cluster.capacity is not None
-        for block, there in cluster.capacity.blocks.items()
-        for position, node in enumerate(there.site.nodes)
-    }
-    found = []
-    for victim in instance.victims:
-        seats: dict[tuple[str, PodKind], dict[str, dict[int, int]]] = {}
-        for seat in victim.seats:
-            block, position = positions[seat.cluster, seat.node]
-            by_block = seats.setdefault((seat.cluster, PodKind(seat.amounts)), {})
-            on = by_block.setdefault(block, {})
-            on[position] = on.get(position, 0) + 1
-        held = [
-            Held.on(
-                cluster,
-                Taken(
-                    kind, tuple((block, tuple(sorted(on.items()))) for block, on in there.items())
-                ),
-            )
-            for (cluster, kind), there in seats.items()
-        ]
-        found.append(Running(victim.uid, 0, victim.cost, tuple(held)))
-    return found
+    plan = told.placed.plan
+    assert isinstance(plan, Plan)
+    gone = told.victims if isinstance(told, Preempt) else ()
+    return Decided(shares_of(plan), gone, plan.exact and not gone)
 
 
 def summary(found: Iterable[Compared]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.capacity import PodKind
@@ -22,6 +22,11 @@ from fleet.scheduling.price import Prices, prices_of
 from fleet.scheduling.requests import amounts, vector
 from fleet.scheduling.selection import policy_of
 from fleet.scheduling.stranding import POWERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fleet.scheduling.requests import Vector
 
 Object = dict[str, Any]
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -55,6 +60,17 @@ class Instance:
             "waited_s": self.waited_s,
             "mix": POWERS,
         }
+
+    @property
+    def size(self) -> int:
+        """Accelerators: as much may be evicted, and what the largest that goes is larger."""
+        return _size([(role.kind.request, role.pods) for role in self.demand.roles])
+
+
+def _size(requests: Iterable[tuple[Vector, int]]) -> int:
+    listed = list(requests)
+    counted = sum(dict(request).get(GPU, 0) * pods for request, pods in listed)
+    return counted or sum(pods for _, pods in listed)
 
 
 def families_of(number: int) -> tuple[str, ...]:
@@ -108,7 +124,12 @@ class _Fleet:
         count = chance.randint(6, 10) if crowded else chance.randint(2, 7)
         self.clusters = tuple(self._cluster(f"c{n:02}") for n in range(count))
         self.victims = tuple(
-            Victim(f"gang-{n}", chance.randint(1, 12) * 500, tuple(seats))
+            Victim(
+                f"gang-{n}",
+                chance.randint(1, 12) * 500,
+                tuple(seats),
+                _size([(seat.amounts, 1) for seat in seats]),
+            )
             for n, seats in enumerate(self.gangs)
             if seats
         )

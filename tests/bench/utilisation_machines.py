@@ -46,7 +46,9 @@ class Machines:
         self.empty = {name: len(nodes) for name, nodes in self.used.items()}
         self.taken: dict[str, Taken] = {}
 
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
         gone = [self.taken[uid] for uid in without if uid in self.taken]
         for each in gone:
             self._change(each, -1)

@@ -46,7 +46,9 @@ class Members:
                 found.subtract({name: each[GPU] for name, each in placed.clusters.items()})
         return found
 
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
         need = item.requests[GPU]
         for name, amount in sorted(self.free(without).items()):
             if amount >= need:

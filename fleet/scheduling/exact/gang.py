@@ -35,6 +35,8 @@ _MOST_PATTERNS: Final = 64
 class Objective(NamedTuple):
     """What is made least, the first first."""
 
+    several: int
+    """1 where room is made in more than one cluster."""
     preemption: int
     """Lost work of evicted gangs."""
     tier: int
@@ -160,6 +162,7 @@ class _Model:
         self._used, self._used_by = self._choose()
         self._connect()
         self._tier = self._latest()
+        self._several = self._part()
         self._levels = self._objective()
 
     # -- what fits
@@ -297,6 +300,33 @@ class _Model:
                     self._m.add(latest >= tier * self._used_by[place.name, at])
         return latest
 
+    def _part(self) -> Any:
+        """Who may be evicted together; and whether those are of several clusters."""
+        victims = [*zip(self._q.victims, self._evicted, strict=True)]
+        if self._q.size is not None and victims:
+            largest = [self._m.new_bool_var("largest") for _ in victims]
+            self._m.add(sum(largest) <= 1)
+            for one, (_, evicted) in zip(largest, victims, strict=True):
+                self._m.add_implication(one, evicted)
+            sizes = [victim.size for victim, _ in victims]
+            self._m.add(
+                sum(
+                    size * (evicted - one)
+                    for size, one, (_, evicted) in zip(sizes, largest, victims, strict=True)
+                )
+                <= self._q.size
+            )
+        names = sorted({seat.cluster for victim, _ in victims for seat in victim.seats})
+        if len(names) < 2:
+            return 0
+        several = self._m.new_bool_var("several")
+        emptied = {name: self._m.new_bool_var("emptied") for name in names}
+        for victim, evicted in victims:
+            for seat in victim.seats:
+                self._m.add_implication(evicted, emptied[seat.cluster])
+        self._m.add(sum(emptied.values()) <= 1 + len(names) * several)
+        return several
+
     def _of(self, place: Place, role: int) -> list[tuple[Any, int]]:
         return [
             (var, most)
@@ -315,6 +345,7 @@ class _Model:
         if self._q.ceiling is not None:
             self._m.add(money <= self._q.ceiling)
         expressions: Any = (
+            self._several,
             sum(v.cost * e for v, e in zip(self._q.victims, self._evicted, strict=True)),
             self._tier,
             sum(self._used.values()),
@@ -368,6 +399,9 @@ class _Model:
         found: Any = None
         values: list[int] = []
         for name, expression in zip(Objective._fields, self._levels, strict=True):
+            if found is None and isinstance(expression, int):
+                values.append(expression)  # nobody may be evicted: nothing to prove
+                continue
             status, solved = self._minimise(name, expression, limits, found)
             if status == self._cp.INFEASIBLE:
                 return Infeasible()

@@ -35,11 +35,13 @@ class Seat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A running gang that may be evicted, as a whole. `cost` is what its lost work is worth."""
+    """A running gang that may be evicted, as a whole. `cost` is what its lost work is worth, `size`
+    what it counts for where not more may be evicted than is asked for."""
 
     uid: str
     cost: int
     seats: tuple[Seat, ...]
+    size: int = 0
 
 
 class Pool(NamedTuple):
@@ -95,6 +97,8 @@ class Question:
     """The jobs that are expected; counts where all pods of the gang are of one kind."""
     free: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By (cluster, block): pods of that kind that would fit, payable or not. Empty without mix."""
+    size: int | None = None
+    """Those who are evicted, but for the largest, are not larger together. None: any."""
 
 
 def question_of(
@@ -107,6 +111,7 @@ def question_of(
     incumbents: Collection[str] = (),
     victims: Iterable[Victim] = (),
     mix: Mix = NO_MIX,
+    size: int | None = None,
 ) -> Question:
     """The question that `place` would be asked. Clusters that cannot be used are left out."""
     roles = demand.roles
@@ -144,6 +149,7 @@ def question_of(
         ceiling=None if limit is None else limit.micro,
         mix=mix,
         free=free,
+        size=size,
     )
 
 

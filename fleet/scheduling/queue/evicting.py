@@ -37,7 +37,7 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
     failed, not_before = state.failed.get(item.uid, (0, 0.0))
     if now < not_before or not item.preempts:
         return None
-    weight = state.book.weight(mark.asked)
+    weight = state.weight(item, mark.asked)
     most_lost = None
     if mark.starts_s is not None:
         wait_s = mark.starts_s - now

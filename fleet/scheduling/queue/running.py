@@ -19,7 +19,8 @@ class Run:
     placed: Placed
     asked: Ask
     weight: int
-    """Size, as a part of its tree in the key that counts most."""
+    """Size, as a part of its tree in the key that counts most; without a tree, in accelerators or
+    pods."""
     started_s: float
     evictions: int = 0
     saved_s: float | None = None

@@ -90,6 +90,10 @@ class State:
     def asked(self, item: Item, requests: Mapping[Key, int] | None = None) -> Ask:
         return self.book.ask(item.quota, (requests or item.requests).items())
 
+    def weight(self, item: Item, asked: Ask) -> int:
+        """The size of a gang next to others of its tree; of those that no quota counts as well."""
+        return self.book.weight(asked) if asked else item.pieces
+
     def is_aged(self, item: Item, now: float) -> bool:
         """Whether it has waited so long that nothing newer may pass it."""
         return now - self.since[item.uid] >= self.rules.aging_s
@@ -157,7 +161,7 @@ class State:
     def run(self, run: Run) -> None:
         item = run.item
         run.asked = run.asked or self.asked(item)
-        run.weight = self.book.weight(run.asked)
+        run.weight = self.weight(item, run.asked)
         self.book.charge(item.uid, item.generation, item.quota, item.requests, asked=run.asked)
         self.runs.add(run, self.root_name(item.quota))
 
@@ -213,7 +217,7 @@ class State:
         self.lines, self.roots, self._root_names, self.searched = Lines(), {}, {}, {}
         for run in old_runs.by_uid.values():
             run.asked = self.book.asked(run.item.uid)
-            run.weight = self.book.weight(run.asked)
+            run.weight = self.weight(run.item, run.asked)
             self.runs.add(run, self.root_name(run.item.quota))
         for item in waiting:
             self.queue(item)

@@ -132,8 +132,8 @@ MANAGED = {"spec": {**JOB["spec"], "managedBy": "kueue.x-k8s.io/multikueue"}}
 POD = {
     "apiVersion": "v1", "kind": "Pod", "metadata": JOB["metadata"], "spec": {"containers": []},
 }  # fmt: skip
-OURS = Objective(0, 1, 2, 0, 4_000_000, 3)
-BEST = Optimum(Objective(0, 1, 2, 0, 3_000_000, 4), (Share("worker", "east", "r1", 4),))
+OURS = Objective(0, 0, 1, 2, 0, 4_000_000, 3)
+BEST = Optimum(Objective(0, 0, 1, 2, 0, 3_000_000, 4), (Share("worker", "east", "r1", 4),))
 
 
 @pytest.mark.parametrize(

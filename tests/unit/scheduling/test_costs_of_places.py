@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from asking import decided
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 from fleet.scheduling.price import prices_of
 from fleet.scheduling.record import plan_of, spec_of, status_of
 from fleet.scheduling.requests import vector
-from fleet.scheduling.victims import make_room
 from fleet.scheduling.views import Views
 from policies import PLACEMENT
 
@@ -199,8 +199,7 @@ def test_all_who_place_see_the_same_costs(build):
         build, offer("far", "1"), offer("near", "1.5"), egress=[("dc", "far", "0.05")]
     )  # fmt: skip
     demand = build.demand(4, {**DATA, "objective": {"runTime": "2h"}})
-    eviction = make_room(demand, fleet, [], generation=1, now_s=0.0, prices=prices)
-    assert used(eviction.plan) == {"near": 4}
+    assert used(decided(demand, fleet, [], prices=prices).placed.plan) == {"near": 4}
     views = Views(fleet, prices=prices)
     for hours, cluster in ((2, "near"), (10, "far"), (2, "near")):
         work = replace(demand, run_time_s=hours * 3600.0)

@@ -32,7 +32,9 @@ class Members:
         self.taken: dict[str, Placed] = {}
         self.asked = 0
 
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
         self.asked += 1
         need = item.requests.get(GPU, 0)
         for name in sorted(self.size):

@@ -37,7 +37,9 @@ class Members:
                 found.update({name: amounts[GPU] for name, amounts in placed.clusters.items()})
         return found
 
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
         used, need = self.used(without), item.requests[GPU]
         options = [{"east": need}, {"west": need}]
         if need % 2 == 0:

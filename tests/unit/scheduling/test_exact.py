@@ -100,6 +100,7 @@ def brute_force(fleet: list[Member], pods: int, unit: int, span: int):
             (block[1], count) for (_, block), count in zip(places, units, strict=True) if count
         ]
         objective = Objective(
+            several=0,
             preemption=0,
             tier=max(fleet[at].tier for at in used),
             clusters=len(used),
@@ -197,7 +198,10 @@ def test_gangs_are_evicted_where_nothing_else_helps_and_those_whose_work_is_wort
             left.append(replace(member, blocks=tuple(blocks)))
         found = brute_force(left, pods, 1, span)
         if found is not None:
-            objective = found[0]._replace(preemption=sum(costs[v] for v in gone))
+            members = {seat.cluster for v in gone for seat in seats[v]}
+            objective = found[0]._replace(
+                several=int(len(members) > 1), preemption=sum(costs[v] for v in gone)
+            )
             best = objective if best is None else min(best, objective)
     demand = build.demand(pods, split(span))
     answer = optimum(demand, clusters, now_s=0.0, prices=prices, victims=victims)
@@ -248,6 +252,7 @@ def test_several_roles_share_what_a_node_has(build, fleet, pods, loaders, span, 
         if len(used) > span or len({fleet[at].plane for at in linked}) > 1:
             continue
         objective = Objective(
+            several=0,
             preemption=0,
             tier=max(fleet[at].tier for at in used),
             clusters=len(used),
@@ -272,7 +277,7 @@ def test_the_answer_names_role_cluster_and_block(build):
     ]
     answer = optimum(build.demand(5, {"mode": "Split"}), clusters, now_s=0.0)
     assert answer == Optimum(
-        Objective(preemption=0, tier=1, clusters=2, unknown=5, micro=0, blocks=2),
+        Objective(several=0, preemption=0, tier=1, clusters=2, unknown=5, micro=0, blocks=2),
         (Share("worker", "a", "x", 2), Share("worker", "b", "z", 3)),
     )
 
@@ -282,7 +287,7 @@ def test_a_limit_that_is_met_is_said_with_what_is_known(build):
     demand = build.demand(60, {"mode": "Split", "gang": {"maxClusters": 20}})
     answer = optimum(demand, clusters, now_s=0.0, limits=Limits(work=0.0))
     assert isinstance(answer, Unproven)
-    assert answer.level == "preemption"
+    assert answer.level == "tier"
 
 
 def test_without_or_tools_the_error_says_what_to_install(build, monkeypatch):

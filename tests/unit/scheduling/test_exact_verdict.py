@@ -60,7 +60,7 @@ def test_a_decision_is_proven_best(asked: Any, held: Any, build: Any) -> None:
     fleet = [build.cluster("a", [8, 8]), build.cluster("b", 8)]
     found = held(asked(12, {"mode": "Split"}), fleet, build.prices())
     assert found.word == "Optimal"
-    assert found.reached == Objective(0, 1, 1, 12, 0, 1, 0)
+    assert found.reached == Objective(0, 0, 1, 1, 12, 0, 1, 0)
 
 
 def test_what_is_better_is_named_with_how_much(asked: Any, held: Any, build: Any) -> None:
@@ -110,8 +110,8 @@ def test_what_the_model_does_not_know_of_is_not_compared(asked: Any, held: Any, 
     assert compared.verdict(LIMITS).word == "NotCompared"
 
 
-OURS = Objective(0, 1, 2, 0, 100, 3, 0)
-BETTER = Optimum(Objective(0, 1, 2, 0, 80, 9, 0), ())
+OURS = Objective(0, 0, 1, 2, 0, 100, 3, 0)
+BETTER = Optimum(Objective(0, 0, 1, 2, 0, 80, 9, 0), ())
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ class Members:
                     left[name] -= amounts[GPU]
         return left
 
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed | Unplaced:
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
         left, need = self.left(without), item.requests[GPU]
         wish = item.demand if isinstance(item.demand, dict) else None
         if wish is None:

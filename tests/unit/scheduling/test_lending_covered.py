@@ -23,7 +23,7 @@ NIGHT = Terms("night", "serving", ("research",), keep_floor="None", notice_s=NOT
 
 
 class Anywhere:
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed:
+    def place(self, item: Item, *, without: Collection[str] = (), quick: bool = False) -> Placed:
         return Placed(None, {"east": dict(item.requests)})
 
     def take(self, uid: str, placed: Placed) -> None: ...

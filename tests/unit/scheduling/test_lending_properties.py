@@ -35,7 +35,7 @@ class Members:
             left.subtract({name: amounts[GPU] for name, amounts in placed.clusters.items()})
         return left
 
-    def place(self, item: Item, *, without: Any = ()) -> Placed | Unplaced:
+    def place(self, item: Item, *, without: Any = (), quick: bool = False) -> Placed | Unplaced:
         gone = {uid: self.taken.pop(uid) for uid in without if uid in self.taken}
         left, need = self.left(), item.requests[GPU]
         self.taken.update(gone)

@@ -181,6 +181,25 @@ def test_a_refused_cluster_says_which_constraint(build, spec, cluster, reason, w
     assert words in message
 
 
+def test_a_cluster_whose_free_nodes_may_not_be_used_is_full_and_not_hopeless(build):
+    """What runs on the nodes that may be used will end, or may be ended for it."""
+    spot = {"karpenter.sh/capacity-type": "spot"}
+    nodes = [build.node("own", 4), build.node("spot", 4, labels=spot)]
+    cluster = build.cluster("a", 4)
+    demand = build.demand(4, {"objective": {"spot": "Never"}})
+    capacity = capacity_of(nodes, [], as_of_s=0.0)
+    runs = build.pod("runs", "own", requests={"nvidia.com/gpu": "4"})
+    busy = capacity_of(nodes, [runs], as_of_s=0.0)
+    for free, reason in ((capacity, "Used"), (busy, "Full")):
+        decision = ask(demand, [replace(cluster, capacity=free)])
+        assert reasons(decision) == {"a": reason}
+    assert isinstance(decision, Refusal)
+    assert not decision.impossible
+    only_spot = capacity_of(nodes[1:], [], as_of_s=0.0)
+    decision = ask(demand, [replace(cluster, capacity=only_spot)])
+    assert (reasons(decision), decision.impossible) == ({"a": "NotPayable"}, True)
+
+
 def test_cluster_taints_keep_work_away_unless_tolerated(build):
     taints = (Taint("spot", "", "NoSchedule"),)
     assert verdict_of(build, {}, taints=taints) == (
