@@ -59,11 +59,13 @@ class Candidate:
     run: Run
     reclaim: bool
     lost: float
+    below: bool = False
+    """Whether its node would be left with less than what is guaranteed to it."""
 
     @property
-    def rank(self) -> tuple[bool, int]:
+    def rank(self) -> tuple[bool, bool, int]:
         """How much it is to be spared: borrowers least, then lower priority."""
-        return not self.reclaim, self.run.item.priority
+        return self.below, not self.reclaim, self.run.item.priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +218,9 @@ def _candidates(
                 if later is None or until < later:
                     later, spared = until, run.item.uid
                 continue
-            found.append(
-                Candidate(run, not inside, run.weight * (run.lost_s(who.now) + who.restart_s))
-            )
+            lost = run.weight * (run.lost_s(who.now) + who.restart_s)
+            reaches = not inside and not _borrows(who.asked, run.asked, keep=True)
+            found.append(Candidate(run, not inside, lost, reaches))
     return found, later, spared
 
 

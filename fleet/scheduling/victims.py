@@ -154,7 +154,7 @@ class _Search:
                 return
 
     def _exchange(self, order: Sequence[Gang]) -> None:
-        """A better choice than the first: another, cheaper gang for one of it, the dearest first."""
+        """A better choice than the first: a cheaper gang for one of it, the dearest first."""
         better = True
         while better and self.best is not None and not self._over:
             better = False

@@ -2,7 +2,8 @@
 
 Single gangs: of each seeded instance the optimum and what was decided – where others may go for it,
 by the engine –, both as the vector of the lexicographic objective; what was chosen is valued by the
-same model with the choice held, so it is checked at the same time. Batches: what was reached against what no placement could beat.
+same model with the choice held, so it is checked at the same time. Batches: what was reached
+against what no placement could beat.
 """
 
 from __future__ import annotations

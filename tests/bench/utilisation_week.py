@@ -27,6 +27,7 @@ from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Recall, Return, Settle
 from fleet.scheduling.lending.terms import Terms
 from fleet.scheduling.placer import Item
+from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Node, Share, Tree
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class Week:
         self.machines = Machines(load.clusters)
         made = tree(load, way)
         self.guaranteed = made.shares[SERVING, GPU].guaranteed
-        self.engine = Engine(made, self.machines)
+        self.engine = Engine(made, self.machines, rules=Rules(restart_s=GRACE_S + RESTART_S))
         self.desk = None
         if way == "lending":
             self.desk = Desk(

@@ -30,7 +30,7 @@ DAY = Terms("day", "serving", ("cv",), keep_floor="None", term_s=100, notice_s=N
 
 
 class Anywhere:
-    def place(self, item: Item, *, without: Collection[str] = ()) -> Placed:
+    def place(self, item: Item, *, without: Collection[str] = (), quick: bool = False) -> Placed:
         return Placed(None, {"east": dict(item.requests)})
 
     def take(self, uid: str, placed: Placed) -> None: ...

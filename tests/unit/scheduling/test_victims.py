@@ -178,8 +178,7 @@ def test_no_other_set_costs_less_and_none_of_it_can_be_spared(build, gangs, pods
         for count in range(len(stage.running) + 1)
         for gone in combinations(stage.running, count)
         if fits(gone)
-        and sum(each.size for each in gone) - max([0, *(each.size for each in gone)])
-        <= pods * unit
+        and sum(each.size for each in gone) - max([0, *(each.size for each in gone)]) <= pods * unit
     ]
     found = stage.ask(demand)
     if not sets:
