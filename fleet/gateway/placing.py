@@ -13,12 +13,14 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.dispatch.planning import Answer, Answered, Evict, Refused, Retimed, Said, nobody
+from fleet.dispatch.planning import Refused, Retimed
 from fleet.errors import Invalid
 from fleet.gateway import lending
 from fleet.gateway import queue_metrics as metrics
+from fleet.gateway.answers import Answers, with_loan
 from fleet.gateway.givens import Givens
 from fleet.gateway.placements import Placements
+from fleet.gateway.questions import Asking, Round, rulings
 from fleet.gateway.quota_rules import NO_QUOTAS, QuotaRules
 from fleet.gateway.returning import Returning
 from fleet.gateway.rulebook import Rulebook
@@ -26,7 +28,7 @@ from fleet.scheduling import standing
 from fleet.scheduling.checkpoints import newest_s
 from fleet.scheduling.cost.ceilings import NO_CEILINGS
 from fleet.scheduling.counted import total
-from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
+from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt, Wait
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.exact.verdict import comparison_of
 from fleet.scheduling.extension import NONE
@@ -34,11 +36,8 @@ from fleet.scheduling.foretelling import Waiting, Wanted, foretell
 from fleet.scheduling.growing import grown
 from fleet.scheduling.guests import seats
 from fleet.scheduling.keeping import Holds, Waits, bring
-from fleet.scheduling.ledger import Ledger
-from fleet.scheduling.lending.classes import isolation_of
 from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Recall, Renew, Return, Settle
-from fleet.scheduling.lending.record import written
 from fleet.scheduling.lending.spare import Spare
 from fleet.scheduling.placement import Plan, Refusal
 from fleet.scheduling.placer import Item
@@ -58,15 +57,17 @@ if TYPE_CHECKING:
     from fleet.dispatch.planning import Barred, Question, Step
     from fleet.gateway.books import Books
     from fleet.gateway.placements import Reading
+    from fleet.gateway.questions import Rulings
     from fleet.gateway.quota_rules import Quotas
     from fleet.scheduling.cost.ceilings import Ceilings
-    from fleet.scheduling.decisions import Why
+    from fleet.scheduling.decisions import Decision, Why
     from fleet.scheduling.exact.verdict import Comparison
     from fleet.scheduling.extension import Extensions
     from fleet.scheduling.foretelling import Prospect
-    from fleet.scheduling.lending.loans import Loan
+    from fleet.scheduling.ledger import Ledger, Promises
+    from fleet.scheduling.lending.loans import LoanDecision
     from fleet.scheduling.lending.terms import Terms
-    from fleet.scheduling.planner import Asked, Decided, Fleet
+    from fleet.scheduling.planner import Fleet
     from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.quota.book import Book
     from fleet.scheduling.quota_objects import Wrong
@@ -123,12 +124,21 @@ class Placing:
             work_of=lambda donor: self.desk.work_of(donor),
         )
         self.desk = Desk(self.engine, self._rooms, Tree(), (), members=spare)
-        self._asking: dict[str, _Asked] = {}
+        self._answers = Answers(self._placements, self._rooms, self.desk)
+        self._asking: dict[str, Asking] = {}
         """What waited in the last round."""
+        self._touched: set[str] | None = None
+        """Of whom the engine may know something else than what is so; None: of anybody."""
+        self._last = Round()
         self.guests: dict[str, Ledger] = {}
         """What is promised to work that somebody else carries out, by UID."""
+        self._guests_promised: set[str] = set()
         self._retimed: list[tuple[str, float | None]] = []
         """What has a place and is expected to run for another time than its Placement says."""
+        self._saved: dict[str, float] = {}
+        """When last checkpoints were complete, as pods say."""
+        self._to_come: set[str] = set()
+        """What says so of a time that has not come."""
         self._listeners: list[Callable[[], None]] = []
         self._returning = Returning(
             self._placements,
@@ -156,8 +166,8 @@ class Placing:
         """See `fleet.dispatch.planning.Planner`."""
         fleet, now = self._givens.fleet(), self._now()
         self._read_all()
-        before = self._placements.by_uid
-        asked: dict[str, _Asked] = {}
+        before = dict(self._placements.by_uid)
+        asked: dict[str, Asking] = {}
         for at, question in enumerate(questions):
             if at % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)  # leases are renewed meanwhile
@@ -169,14 +179,15 @@ class Placing:
                 continue
             if found is not None:
                 asked[found.uid] = found
-        self._asking = asked
+        last, self._asking = self._asking, asked
         started_s = self._clock()
         again = {uid: each for uid, each in asked.items() if each.asked.running is None}
         there = {
             **before,
             **self._placements.by_uid,
         }  # others may ask while what is told is being stored
-        untold = self._bring(again, fleet, now)
+        picture, rules = self._picture(fleet, now), rulings(fleet, self.claims, self.desk)
+        untold = self._bring(again, last, picture, fleet, now, rules)
         for uid, each in asked.items():
             if each.asked.running is not None and not each.asked.grows:
                 # It was admitted once: what it lost is no new admission and comes first.
@@ -187,44 +198,58 @@ class Placing:
         for uid, run_time_s in self._retimed:
             run_time = None if run_time_s is None else duration_text(timedelta(seconds=run_time_s))
             yield Retimed(there[uid].placement.key, uid, run_time)
-        self.engine.capacity_changed()
+        stirred = self._is_stirred(asked, last, picture, fleet, rules)
+        self._last = Round()  # until all of this one was told
+        if stirred:
+            self.engine.capacity_changed()
         decisions = self.desk.step(now.timestamp())
+        this = self._decided(decisions, untold, asked, rules, now)
         back = self._returning.decide(fleet, now, barred)
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
         for decided in decisions:
             if isinstance(decided, Admit):
                 plan = decided.placed.plan
                 assert isinstance(plan, Plan)
-                yield self._answered(asked[decided.uid], plan, fleet, now)
+                yield self._answers.answered(asked[decided.uid], plan, fleet, now)
             elif isinstance(decided, Lend):
                 plan = decided.placed.plan
                 assert isinstance(plan, Plan)
-                yield self._answered(asked[decided.uid], plan, fleet, now, loan=decided.loan)
+                yield self._answers.answered(
+                    asked[decided.uid], plan, fleet, now, loan=decided.loan
+                )
             elif isinstance(decided, Renew | Recall | Return | Settle):
                 place = there[decided.uid].placement.key
                 yield lending.told(decided, place, self._store)
             elif isinstance(decided, Preempt):
                 untold += decided.victims
         for uid in dict.fromkeys(untold):
-            yield self._evict(uid, there)
+            yield self._answers.evict(uid, there)
         if back is not None:
             yield back
-        for item, why in list(self.engine.waiting()):
-            if why is not None:
-                yield self._answered(
-                    asked[item.uid], self._waits(asked[item.uid], why), fleet, now
-                )  # fmt: skip
+        anew = stirred or bool(decisions)
+        for answered in self._answers.waiting(asked, fleet, now, anew=anew):
+            yield answered
         growing = (each for each in asked.values() if each.asked.grows)
         for each in sorted(growing, key=lambda each: (-each.item.priority, each.item.sequence)):
             more = grown(self.engine, self._rooms, each.asked, each.wish)
             if more is not None:
-                yield self._answered(each, more, fleet, now)
+                self._touch({each.uid})
+                yield self._answers.answered(each, more, fleet, now)
+        self._last = this
         for listener in self._listeners:
             listener()
 
+    def forget(self) -> None:
+        """Have the next round read, compare and try everything, as the first one does."""
+        self._placements.forget()
+        self._touched, self._last = None, Round()
+        self._asking = {}
+        self._answers.forget()
+
     def next_s(self) -> float | None:
         """See `fleet.dispatch.planning.Planner`."""
-        times = [at for at in (self.desk.next_s(), self._returning.next_s()) if at is not None]
+        again = (self.desk.next_s(), self._returning.next_s(), self._last.due_s)
+        times = [at for at in again if at is not None]
         return max(0.0, min(times) - self._now().timestamp()) if times else None
 
     def foretell(
@@ -275,21 +300,21 @@ class Placing:
                 )
             told: Plan | Refusal | Held | None = decision
             if each.why is not None and isinstance(told, Refusal):
-                told = replace(told, message=told.message + spared(each.why, self._name))
+                told = replace(told, message=told.message + spared(each.why, self._answers.name))
             if each.why is not None and each.why.reason not in OF_A_PLACE:
                 item, book = wanted[each.uid].item, prospect.book
                 words = because(
-                    each.why, item, book, name=self._name, foreseen=prospect.foreseen,
+                    each.why, item, book, name=self._answers.name, foreseen=prospect.foreseen,
                     terms=quotas.terms,
                 )  # fmt: skip
                 told = Held(asked.demand, reason_of(each.why, item, book), words)
             if told is not None:
                 decided = asked.decided(told, fleet.prices, now=now)
                 status = counted_in(decided, wanted[each.uid].item.quota, now)
-                status = _with_loan(status, each.loan)
+                status = with_loan(status, each.loan)
                 placements[each.uid] = {"spec": decided.spec, "status": status}
         waits = self._waits_otherwise(prospect, quotas.terms)
-        return Outlook(prospect, placements, self._name, comparisons, later, unsound, waits)
+        return Outlook(prospect, placements, self._answers.name, comparisons, later, unsound, waits)
 
     def _waits_otherwise(
         self, prospect: Prospect, terms: Sequence[Terms]
@@ -318,7 +343,7 @@ class Placing:
         item, why, refusal = waits
         if why.reason in OF_A_PLACE and refusal is not None:
             return Reason(refusal.word, refusal.message)
-        told = because(why, item, book, name=self._name, foreseen=foreseen, terms=terms)
+        told = because(why, item, book, name=self._answers.name, foreseen=foreseen, terms=terms)
         return Reason(reason_of(why, item, book), told)
 
     def seats(self, questions: Sequence[Question]) -> dict[str, Plan | Refusal | Why | Invalid]:
@@ -340,89 +365,41 @@ class Placing:
         waiting = {uid: (each.asked, each.wish) for uid, each in self._asking.items()}
         return found | seats(self.engine, self._picture(fleet, now), waiting, wanted)
 
-    # -- answers
-
-    def _answered(
-        self,
-        each: _Asked,
-        decision: Plan | Refusal | Held,
-        fleet: Fleet,
-        now: datetime,
-        *,
-        loan: Loan | None = None,
-    ) -> Answered:
-        decided = each.asked.decided(decision, fleet.prices, now=now)
-        status = _with_loan(counted_in(decided, each.item.quota, now), loan)
-        apart = isolation_of(each.item.quota, self.desk.tree, self.desk.terms, loan)
-        status = lending.kept_apart(status, apart if decided.placed else None)
-        said = lending.lent(loan) if loan is not None else None
-
-        def admitted() -> None:
-            metrics.ADMITTED.inc()
-            if loan is not None:
-                metrics.LOANS_MADE.inc()
-
-        return each.answered(replace(decided, status=status), said=said, stored=admitted)
-
-    def _waits(self, each: _Asked, why: Why) -> Refusal | Held:
-        refusal = self._rooms.refusals.get(each.uid)
-        if why.reason in OF_A_PLACE and refusal is not None:
-            return replace(refusal, message=refusal.message + spared(why, self._name))
-        victims = []
-        if why.reason == "Evicting":
-            running = self.engine.running().items()
-            victims = [uid for uid, run in running if run.leaving_for == each.uid]
-        book, foreseen = self.engine.book, self.engine.foreseen()
-        message = because(
-            why, each.item, book, name=self._name, victims=victims, foreseen=foreseen,
-            terms=self.desk.terms,
-        )  # fmt: skip
-        return Held(each.asked.demand, reason_of(why, each.item, book), message)
-
     def path_of(self, uid: str) -> str:
         """A workload as `namespace/kind/name`; its uid where it is not known."""
-        read = self._placements.by_uid.get(uid)
-        if read is None:
-            return uid
-        return f"{read.placement.namespace}/{read.told['kind']}/{read.told['name']}"
-
-    def _name(self, uid: str) -> str:
-        read = self._placements.by_uid.get(uid)
-        if read is None:
-            return uid
-        told = read.told
-        return f"{told['kind'].lower()} {read.placement.namespace}/{told['name']}"
-
-    def _evict(self, uid: str, there: Mapping[str, Reading]) -> Evict:
-        read = there[uid]
-        run = self.engine.running()[uid]
-        other = there[run.leaving_for]
-        told: Object = {
-            "kind": other.told["kind"],
-            "namespace": other.placement.namespace,
-            "name": other.told["name"],
-            "uid": run.leaving_for,
-        }
-        said = Said("Warning", "Preempted", f"has to end for {self._name(run.leaving_for)}")
-        return Evict(read.placement.key, uid, told, said, metrics.PREEMPTED.inc)
+        return self._answers.path_of(uid)
 
     # -- what there is
 
-    def _bring(self, asked: dict[str, _Asked], fleet: Fleet, now: datetime) -> list[str]:
+    def _bring(
+        self,
+        asked: Mapping[str, Asking],
+        last: Mapping[str, Asking],
+        picture: Picture,
+        fleet: Fleet,
+        now: datetime,
+        rules: Rulings,
+    ) -> list[str]:
         """Have the engine know what is so."""
         now_s = now.timestamp()
-        self._rooms.begin(
-            self._picture(fleet, now),
-            {uid: (each.asked, each.wish) for uid, each in asked.items()},
-        )
+        self._rooms.begin(picture, {uid: (each.asked, each.wish) for uid, each in asked.items()})
+        saved, before = self._books.saved_s(now=now_s), self._saved
+        self._saved = saved
+        among = self._among(asked, last, rules)
+        if among is not None:
+            among |= {uid for uid, _ in saved.items() ^ before.items()}
         waiting = {
             uid: Waits(each.item, each.asked.queued_at.timestamp(), each.preempted)
             for uid, each in asked.items()
+            if among is None or uid in among
         }
         holding = {}
-        policies, saved = by_name(fleet.policies), self._books.saved_s(now=now_s)
+        policies = by_name(fleet.policies)
         self._retimed.clear()
-        for uid, read in self._placements.by_uid.items():
+        self._to_come.clear()
+        by_uid = self._placements.by_uid
+        for uid in sorted(among & by_uid.keys()) if among is not None else by_uid:
+            read = by_uid[uid]
             held = read.standing(now_s) if uid not in waiting else None
             if held is not None and read.wish is not None:
                 run_time_s = before_s = held.run_time_s
@@ -431,15 +408,91 @@ class Placing:
                     run_time_s = read.expectation.seconds(policies, before_s=before_s)
                     every_s = read.expectation.saves_every_s(policies)
                     saved_s = newest_s([saved_s, read.expectation.saved_s], now=now_s)
+                    if (read.expectation.saved_s or 0.0) > now_s:
+                        self._to_come.add(uid)
                 if run_time_s != before_s:
                     self._retimed.append((uid, run_time_s))
                 item = self._item(uid, read, read.wish, fleet, run_time_s=run_time_s)
                 holding[uid] = Holds(replace(item, saves_every_s=every_s), held, saved_s)
         self._count_others()
-        untold = bring(self.engine, waiting, holding, now_s)
-        loans = ((uid, self._placements.by_uid[uid].loan) for uid in holding)
-        self.desk.hold(loan for _, loan in loans if loan is not None)
+        untold = bring(self.engine, waiting, holding, now_s, among=among)
+        self.desk.hold(
+            loan for loan in self._placements.loans() if loan.uid in self.engine.running()
+        )
         return untold
+
+    def _among(
+        self, asked: Mapping[str, Asking], last: Mapping[str, Asking], rules: Rulings
+    ) -> set[str] | None:
+        """Of whom something may have changed since the last round; None: of anybody. Until the
+        engine has decided, of anybody again."""
+        touched, self._touched = self._touched, None
+        if touched is None or not self._last.under(rules):
+            return None
+        touched.update(self._placements.leaving())
+        touched.update(last.keys() - asked.keys())
+        touched.update(
+            uid
+            for uid, each in asked.items()
+            if (before := last.get(uid)) is not each
+            and (before is None or before.waits_as != each.waits_as)
+        )
+        return touched
+
+    def _is_stirred(
+        self,
+        asked: Mapping[str, Asking],
+        last: Mapping[str, Asking],
+        picture: Picture,
+        fleet: Fleet,
+        rules: Rulings,
+    ) -> bool:
+        """Whether anybody who waits may be answered otherwise than in the last round. What depends
+        on sums that change with time, or on what extensions think, always may."""
+        now_s, until_s, due_s = picture.now.timestamp(), self.engine.settled_s, self._last.due_s
+        return (
+            not self._last.at_rest
+            or not self._last.under(rules)
+            or self._last.changes != self._rooms.changes
+            or until_s is None
+            or now_s >= until_s
+            or (due_s is not None and now_s >= due_s)
+            or picture.ceilings is not NO_CEILINGS
+            or bool(picture.occupancy)
+            or bool(fleet.extensions.decide)
+            or any(each.asked.running is not None for each in asked.values())
+            or any(
+                not each.asked.asks_the_same(before.asked)
+                for uid, each in asked.items()
+                if (before := last.get(uid)) is not None
+            )
+        )
+
+    def _decided(
+        self,
+        decisions: Sequence[Decision | LoanDecision],
+        untold: Sequence[str],
+        asked: Mapping[str, Asking],
+        rules: Rulings,
+        now: datetime,
+    ) -> Round:
+        """What the next round is to be held against."""
+        self._touched = {*untold, *self._to_come, *(uid for uid, _ in self._retimed)}
+        for each in decisions:
+            self._touched.add(each.uid)
+            if isinstance(each, Preempt):
+                self._touched.update(each.victims)
+        due = (each.asked.next_s(now.timestamp()) for each in asked.values())
+        return Round(
+            at_rest=all(isinstance(each, Wait) for each in decisions) and not untold,
+            rules=rules,
+            changes=self._rooms.changes,
+            due_s=min((at for at in due if at is not None), default=None),
+        )
+
+    def _touch(self, uids: set[str] | None) -> None:
+        """Of whom something may have changed; None: of anybody."""
+        self._touched = None if uids is None or self._touched is None else self._touched | uids
 
     def _count_others(self) -> None:
         """What members run that the fleet did not give them counts at their namespaces' quotas."""
@@ -456,20 +509,15 @@ class Placing:
         self, fleet: Fleet, now: datetime, wanted: Mapping[str, Wanted] | None = None
     ) -> Picture:
         """`wanted` are those that are asked about and not there."""
-        there = {
-            uid: (read.placement.namespace, read.status)
-            for uid, read in self._placements.by_uid.items()
-        }
+        there: dict[str, tuple[str, Object]] = {}
+        if any(terms.exclusive for terms in self.desk.terms):
+            read = self._placements.by_uid.items()
+            there = {uid: (each.placement.namespace, each.status) for uid, each in read}
         for uid, each in (wanted or {}).items():
             there[uid] = each.asked.demand.workload.namespace, each.asked.before
         return Picture(
             fleet.clusters,
-            Ledger.of(
-                (
-                    *(each.promises for each in self._placements.by_key.values()),
-                    *self.guests.values(),
-                )
-            ),
+            self._promised(),
             fleet.prices,
             now,
             self._clock(),
@@ -478,7 +526,16 @@ class Placing:
             lending.occupancy(self.desk, self._books, self.claims, there),
         )
 
-    def _read_again(self, each: _Asked, fleet: Fleet, now: datetime) -> _Asked:
+    def _promised(self) -> Promises:
+        promises = self._placements.promises
+        for uid in self._guests_promised - self.guests.keys():
+            promises.put(uid)
+        for uid, ledger in self.guests.items():
+            promises.put(uid, ledger)
+        self._guests_promised = set(self.guests)
+        return promises
+
+    def _read_again(self, each: Asking, fleet: Fleet, now: datetime) -> Asking:
         """What waits, under other policies; as it was read where they do not suit it."""
         try:
             return self._asked(each.question, fleet, now) or each
@@ -491,34 +548,32 @@ class Placing:
         fleet: Fleet,
         now: datetime,
         *,
-        before: Mapping[str, _Asked] = MappingProxyType({}),
+        before: Mapping[str, Asking] = MappingProxyType({}),
         number: int = 0,
         quotas: Quotas | None = None,
-    ) -> _Asked | None:
+    ) -> Asking | None:
         """None for what is not stored as it is asked about; `number` is the place in line, within
         its second, of what has none yet; `quotas` are those as they would be. Raises Invalid."""
         quotas = quotas or self._quotas.quotas
         if not (question.lost or question.stays):  # that was admitted once
             quotas.admit(question.workload)
         known = before.get(str(question.workload["metadata"].get("uid", "")))
-        if known is not None and known.holds(question, fleet):
-            asked, wish = known.asked, known.wish
-        else:
-            asked = asked_of(
-                question.workload,
-                question.placement,
-                fleet,
-                now=now,
-                lost=question.lost,
-                stays=question.stays,
-                grows=question.grows,
-                barred=question.barred,
-                unsplittable=question.unsplittable,
-            )
-            read = standing.wish_of(question.workload)
-            if read is None:
-                return None
-            wish = read
+        if known is not None and known.holds(question, fleet, self.claims):
+            return known if known.question is question else known._replace(question=question)
+        asked = asked_of(
+            question.workload,
+            question.placement,
+            fleet,
+            now=now,
+            lost=question.lost,
+            stays=question.stays,
+            grows=question.grows,
+            barred=question.barred,
+            unsplittable=question.unsplittable,
+        )
+        wish = standing.wish_of(question.workload)
+        if wish is None:
+            return None
         item = item_of(
             asked,
             wish,
@@ -528,7 +583,8 @@ class Placing:
             ),
             preempts=Urgency.of(question.workload).preempts(fleet),
         )
-        return _Asked(question, asked, wish, item, bool(asked.before.get("preemptedFor")), fleet)
+        preempted = bool(asked.before.get("preemptedFor"))
+        return Asking(question, asked, wish, item, preempted, fleet, self.claims)
 
     def _item(
         self, uid: str, read: Reading, wish: Wish, fleet: Fleet, *, run_time_s: float | None
@@ -551,7 +607,7 @@ class Placing:
 
     def _read_all(self) -> None:
         """What is stored of all that has a place, and of the quotas that count it."""
-        self._placements.read()
+        self._touch(self._placements.read())
         begins = self._quotas.unread
         if self._quotas.read():
             self.desk.change(self._quotas.quotas.tree, self._quotas.quotas.terms)
@@ -561,8 +617,8 @@ class Placing:
 
     def _donor_of(self, policy: str) -> str:
         """Who lends by a LendingPolicy, as the work says that has a loan by it."""
-        loans = (read.loan for read in self._placements.by_uid.values())
-        return next((each.donor for each in loans if each and each.policy == policy), "")
+        loans = self._placements.loans()
+        return next((each.donor for each in loans if each.policy == policy), "")
 
 
 class Reason(NamedTuple):
@@ -586,73 +642,3 @@ class Outlook(NamedTuple):
     later: Mapping[str, Object] = MappingProxyType({})
     unsound: Mapping[str, Invalid] = MappingProxyType({})
     waits: Mapping[str, tuple[Reason, Reason]] = MappingProxyType({})
-
-
-class _Asked(NamedTuple):
-    """A workload that waits, ready to be decided about."""
-
-    question: Question
-    asked: Asked
-    wish: Wish
-    item: Item
-    preempted: bool
-    fleet: Fleet
-
-    def holds(self, question: Question, fleet: Fleet) -> bool:
-        """Whether reading a question again would tell nothing else."""
-        mine = self.question
-        return (
-            self.fleet.policies is fleet.policies
-            and self.fleet.priorities is fleet.priorities
-            and "queuedAt" in self.asked.before
-            and _same(mine.workload, question.workload)
-            and _same(mine.placement, question.placement)
-            and (mine.lost, mine.stays, mine.grows, mine.barred, mine.unsplittable)
-            == (
-                question.lost,
-                question.stays,
-                question.grows,
-                question.barred,
-                question.unsplittable,
-            )
-        )
-
-    @property
-    def uid(self) -> str:
-        return self.item.uid
-
-    def answered(
-        self,
-        decided: Decided,
-        *,
-        said: Said | None = None,
-        stored: Callable[[], None] = nobody,
-    ) -> Answered:
-        rules = decided.policy.spec
-        answer = Answer(
-            spec=decided.spec,
-            status=decided.status,
-            placed=decided.placed,
-            final=decided.final,
-            lease_s=rules.failover.tolerate.total_seconds(),
-            fencing=rules.failover.fencing,
-            offsets=rules.gang.index_mode == "Offset",
-            retry_after_s=decided.retry_after_s,
-            said=said,
-            stored=stored,
-        )
-        return Answered(self.question, answer)
-
-
-def _same(before: Object, after: Object) -> bool:
-    """Whether it is the same revision of the same object."""
-    mine, theirs = before.get("metadata") or {}, after.get("metadata") or {}
-    return bool(mine.get("resourceVersion")) and all(
-        mine.get(name) == theirs.get(name) for name in ("uid", "resourceVersion")
-    )
-
-
-def _with_loan(status: Object, loan: Loan | None) -> Object:
-    """The status of work that gets a place, or none: what it had on loan before is over."""
-    left = {name: value for name, value in status.items() if name != "loan"}
-    return left if loan is None else {**left, "loan": written(loan)}

@@ -60,9 +60,10 @@ class Returning:
 
     def _away(self, fleet: Fleet, now: datetime, barred: Barred) -> Iterator[Away]:
         policies = by_name(fleet.policies)
-        for uid, read in self._placements.by_uid.items():
-            run, tier = self._engine.running().get(uid), tier_of(read.status)
-            if tier == 1 or run is None or read.workload is None or read.told["kind"] != "Job":
+        for read in self._placements.in_later_tiers():
+            uid, tier = read.uid, tier_of(read.status)
+            run = self._engine.running().get(uid)
+            if run is None or read.workload is None or read.told["kind"] != "Job":
                 continue
             placement, workload = read.placement.parse(), read.workload.parse()
             told = placement["spec"].get("policy") or {}

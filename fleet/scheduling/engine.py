@@ -19,8 +19,8 @@ from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
 from fleet.errors import InternalError
-from fleet.scheduling.decisions import Admit
-from fleet.scheduling.queue import evicting, holding
+from fleet.scheduling.decisions import Admit, Wait
+from fleet.scheduling.queue import evicting, holding, settled
 from fleet.scheduling.queue.deciding import Turn
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.queue.running import Run
@@ -48,6 +48,10 @@ class Engine:
         self._earmarked: dict[str, float] = {}
         """Those for whom room was held, from before the state was made anew."""
         self._unverified = 0
+        self._tries_all = False
+        self.settled_s: float | None = None
+        """Until when another step over the same members would decide nothing else, if no event
+        comes before; None where the next one may."""
 
     @property
     def book(self) -> Book:
@@ -65,11 +69,13 @@ class Engine:
         run = state.runs.by_uid.get(item.uid)
         if run is not None:
             if _told_of(run.item) != _told_of(item):
+                self.settled_s = None
                 state.runs.change(run, item, state.root_name(run.item.quota))
                 state.root(run.item.quota).marks.changed()  # they are foreseen by when it ends
                 state.stir(run.item.quota)
                 state.stir_capacity(changed=True)
             return
+        self.settled_s = None
         if item.uid in state.lines.of:
             state.unqueue(item.uid)
         state.since.setdefault(item.uid, now)
@@ -80,12 +86,14 @@ class Engine:
     def withdraw(self, uid: str) -> None:
         """It was deleted while it waited."""
         if uid in self._state.lines.of:
+            self.settled_s = None
             self._state.stir(self._state.unqueue(uid).quota)
         self._state.forget(uid)
 
     def finish(self, uid: str) -> None:
         """It has ended by itself, or was deleted; what it had is free."""
         if uid in self._state.runs.by_uid:
+            self.settled_s = None
             self._state.ended(uid)
         self._state.forget(uid)
 
@@ -94,6 +102,7 @@ class Engine:
         run = self._state.runs.by_uid.get(uid)
         if run is not None and run.leaving_for not in self._state.lines.of:
             run.leaving_for = ""
+            self.settled_s = None
             self._state.stir(run.item.quota)
 
     def evicted(self, uid: str, now: float) -> None:
@@ -101,6 +110,7 @@ class Engine:
         state = self._state
         if uid not in state.runs.by_uid:
             return
+        self.settled_s = None
         run = state.ended(uid)
         state.evictions[uid] = run.evictions + 1
         state.since[uid] = now
@@ -122,6 +132,7 @@ class Engine:
         apply(run.asked)
         if not fits:
             return False
+        self.settled_s = None
         state.book.charge(uid, generation, run.item.quota, requests)
         run.item = replace(run.item, generation=generation, requests=requests)
         run.asked = asked
@@ -146,10 +157,11 @@ class Engine:
     def saved(self, uid: str, at: float | None) -> None:
         """When its last checkpoint was complete; None where nobody says."""
         if (run := self._state.runs.by_uid.get(uid)) is not None:
-            run.saved_s = at
+            run.saved_s = at  # whoever is weighed against it is never at rest
 
     def quota_changed(self, tree: Tree) -> None:
         """What runs stays charged, wherever limits are put; earmarks collect anew, and keep age."""
+        self.settled_s = None
         self._earmarked = self.earmarks() | self._earmarked
         self._state.change_tree(tree)
 
@@ -157,22 +169,26 @@ class Engine:
         """What of a node's is on loan, of which it lends by loans only (`Share.lent`)."""
         changed = [self._state.book.lend(node, key, amount) for key, amount in lent.items()]
         if any(changed):
+            self.settled_s = None
             self._state.root(node).marks.changed()
             self._state.stir(node)
 
     def capacity_changed(self) -> None:
         """Members have more or less than before, or another search may find what one did not."""
+        self._tries_all, self.settled_s = True, None
         self._state.stir_capacity(changed=True)
 
     def set_unmanaged(self, node: str, source: str, amounts: Mapping[Key, int]) -> None:
         if self._state.book.set_unmanaged(node, source, amounts):
+            self.settled_s = None
             self._state.stir(node)
 
     def lose(self, uid: str, shard: str, amounts: Mapping[Key, int]) -> None:
         """A shard is out of reach: what it had is in the failover reserve until `fenced`."""
         run = self._state.runs.by_uid.get(uid)
-        if run is None:
+        if run is None or (uid, shard) in self._state.book.lost:
             return
+        self.settled_s = None
         self._state.book.lose(uid, shard, amounts)
         charge = self._state.book.charges[uid]
         run.item = replace(run.item, requests=dict(charge.amounts))
@@ -182,6 +198,7 @@ class Engine:
     def fenced(self, uid: str, shard: str) -> None:
         charge = self._state.book.lost.get((uid, shard))
         if charge is not None and self._state.book.fenced(uid, shard):
+            self.settled_s = None
             self._state.stir(charge.node)
 
     def adopt(
@@ -199,6 +216,7 @@ class Engine:
 
         `requests`: what it holds, where that is not all that was asked for.
         """
+        self.settled_s = None
         held = item if requests is None else replace(item, requests=requests)
         run = Run(held, placed, (), 0, started_s, evictions, saved_s, leaving_for)
         run.whole = item
@@ -254,6 +272,7 @@ class Engine:
         """Decide until nothing more can start. Everything returned is in the state already."""
         state = self._state
         out: list[Decision] = []
+        before = settled.earmarks_of(state)
         adopted, self._adopted = self._adopted, {}
         self._adopted = evicting.resume(state, adopted, now)
         earmarked, self._earmarked = self._earmarked, {}
@@ -265,6 +284,12 @@ class Engine:
             # Once more for what a dropped earmark left; anything else waits for an event.
             for name in sorted(n for n, root in state.roots.items() if root.stirred or root.awake):
                 Turn(state, name, now, out).decide()
+        quiet = all(isinstance(each, Wait) for each in out) and not self._adopted
+        tries_all, self._tries_all = self._tries_all, False
+        if not quiet or settled.earmarks_of(state) != before:
+            self.settled_s = None
+        elif tries_all:
+            self.settled_s = settled.until(state, now)
         self._unverified += len(out)
         if self._unverified > max(_VERIFY_EVERY, len(state.book.charges)):
             self.verify()
@@ -289,6 +314,7 @@ class Engine:
         if blocked(line.asked) is not None:
             apply(held)
             return None
+        self.settled_s = None
         lifted = [own] if own is not None else []
         charged = state.admit(root, item, placed, line.asked, lifted, now)
         return Admit(charged, placed, charged.requests)
@@ -310,6 +336,15 @@ class Engine:
             for line in in_order:
                 for item in line:
                     yield item, line.why
+
+    def waits(self, uid: str) -> Item | None:
+        """One that waits."""
+        line = self._state.lines.of.get(uid)
+        return None if line is None else line.items[uid]
+
+    def why(self, uid: str) -> Why | None:
+        """Why one waits, once it was tried."""
+        return self._state.lines.of[uid].why
 
     def since(self, uid: str) -> float:
         """When one that waits began to."""

@@ -1,9 +1,10 @@
 """The engine brought in line with what is stored: differences become its events.
 
-Nothing depends on having seen every change: each round compares all that waits and all that holds
-with what the engine knows of it. So a decision that could not be stored is undone, a gateway that
-comes back takes up what runs, and sums cannot drift. A second time with nothing new there is no
-event. Next step: `Engine.step`.
+Nothing depends on what a change was: what waits and what holds is compared with what the engine
+knows of it, all of it or those of whom something may have changed since – in the store, or in the
+engine by what it decided. So a decision that could not be stored is undone, a gateway that comes
+back takes up what runs, and sums cannot drift. A second time with nothing new there is no event.
+Next step: `Engine.step`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from fleet.scheduling.placer import Item, Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.queue.running import Run
@@ -40,25 +41,39 @@ class Holds:
 
 
 def bring(
-    engine: Engine, waiting: Mapping[str, Waits], holding: Mapping[str, Holds], now: float
+    engine: Engine,
+    waiting: Mapping[str, Waits],
+    holding: Mapping[str, Holds],
+    now: float,
+    *,
+    among: Collection[str] | None = None,
 ) -> list[str]:
-    """Returns the uids of those that the engine told to go and that do not know of it."""
-    known_waiting = {item.uid: item for item, _ in engine.waiting()}
-    for uid in sorted({*known_waiting, *engine.running()}):
+    """Returns the uids of those that the engine told to go and that do not know of it.
+
+    `among`: all others are as they were, and the engine has left them alone, since they were
+    brought in line the last time; then `waiting` and `holding` need not have them. None: all are
+    compared.
+    """
+    if among is None:
+        known = (item.uid for item, _ in engine.waiting())
+        among = {*known, *engine.running(), *waiting, *holding}
+    known_waiting = {uid: item for uid in among if (item := engine.waits(uid)) is not None}
+    for uid in sorted(among):
         if uid not in waiting and uid not in holding:
             _forget(engine, uid)
-    for uid in sorted(holding):
+    for uid in sorted(holding.keys() & among):
         _hold(engine, holding[uid], waits=uid in known_waiting)
-    for uid in sorted(waiting):
+    for uid in sorted(waiting.keys() & among):
         _wait(engine, waiting[uid], known_waiting.get(uid), now)
+    running = engine.running()
     untold = [
         uid
-        for uid, run in sorted(engine.running().items())
-        if run.leaving_for and uid in holding and not holding[uid].standing.leaving_for
+        for uid in sorted(holding.keys() & among)
+        if uid in running and running[uid].leaving_for and not holding[uid].standing.leaving_for
     ]
     for uid in untold:
         engine.spare(uid)
-    return [uid for uid in untold if engine.running()[uid].leaving_for]
+    return [uid for uid in untold if running[uid].leaving_for]
 
 
 def _forget(engine: Engine, uid: str) -> None:

@@ -2,7 +2,8 @@
 
 A plan's pods are deducted from the moment it is made until they are seen bound in the member, so
 that decisions that follow each other at once do not all see the same free nodes (karmada#1385).
-A value: each change makes a new ledger. It can be made anew from the plans in flight at any time;
+A `Ledger` is a value: each change makes a new one. It can be made anew from the plans in flight at
+any time; `Promises` are kept in step with them instead, so that a round costs what changed.
 `placement` is asked with the clusters that `deducted` returns.
 """
 
@@ -11,12 +12,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.capacity import PodKind, ShardKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
@@ -104,6 +105,47 @@ class Ledger:
             else replace(cluster, capacity=self.deduct(cluster.name, cluster.capacity))
             for cluster in clusters
         )
+
+
+_NOTHING: Final = Ledger()
+
+
+class Promises:
+    """The ledgers of many, as one by cluster: each is put, or put anew, by itself. No two promise
+    the same shard."""
+
+    def __init__(self) -> None:
+        self._of: dict[Hashable, Ledger] = {}
+        self._there: dict[str, dict[ShardKey, tuple[Reservation, ...]]] = {}
+        self._ledgers: dict[str, Ledger] = {}
+        """By cluster, until something of it changes."""
+
+    def put(self, source: Hashable, ledger: Ledger = _NOTHING) -> None:
+        """What one promises from here on."""
+        before = self._of.pop(source, _NOTHING)
+        if ledger.entries:
+            self._of[source] = ledger
+        if before is ledger or before.entries == ledger.entries:
+            return
+        for key in before.entries:
+            there = self._there[key.cluster]
+            del there[key]
+            if not there:
+                del self._there[key.cluster]
+            self._ledgers.pop(key.cluster, None)
+        for key, entry in ledger.entries.items():
+            self._there.setdefault(key.cluster, {})[key] = entry
+            self._ledgers.pop(key.cluster, None)
+
+    def clear(self) -> None:
+        for each in (self._of, self._there, self._ledgers):
+            each.clear()
+
+    def by_cluster(self) -> dict[str, Ledger]:
+        """What is promised in each: the very same as before where nothing has changed."""
+        for cluster in self._there.keys() - self._ledgers.keys():
+            self._ledgers[cluster] = Ledger(MappingProxyType(dict(self._there[cluster])))
+        return dict(self._ledgers)
 
 
 def taken_off(capacity: Capacity, outstanding: Outstanding) -> Capacity:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.errors import Cause, Invalid
+from fleet.scheduling.clusters import opens_after_s
 from fleet.scheduling.cost.ceilings import NO_CEILINGS, afforded
 from fleet.scheduling.counted import times, total
 from fleet.scheduling.demand import demand_of, pod_kinds_of, template_of, workload_of
@@ -149,6 +150,29 @@ class Asked:
             tuple(sorted(self.barred.items())),
             tuple(sorted(_ran_in(self.before))),
         )
+
+    def asks_the_same(self, other: Asked) -> bool:
+        """Whether both are answered alike: what a Placement says besides is of no account."""
+        if self is other:
+            return True
+        mine, theirs = replace(self, before={}), replace(other, before={})
+        return (
+            mine == theirs
+            and self.generation == other.generation
+            and _ran_in(self.before) == _ran_in(other.before)
+        )
+
+    def next_s(self, now_s: float) -> float | None:
+        """When it may be answered otherwise by time alone: a later tier is tried, or its deadline
+        cannot be met any more."""
+        queued_s, slack_s = self.queued_at.timestamp(), self.demand.slack_s
+        tiers = self.demand.policy.clusters.tiers
+        times = [] if slack_s is None else [queued_s + slack_s]
+        if any(each.after for each in tiers):
+            times += (
+                queued_s + opens_after_s(self.demand, number) for number in range(1, 1 + len(tiers))
+            )
+        return min((at for at in times if at > now_s), default=None)
 
     @property
     def policy_name(self) -> str:

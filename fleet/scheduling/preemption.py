@@ -52,6 +52,8 @@ class NoVictims:
     """When that may change by time alone: some may go then."""
     spared: str = ""
     """Uid of the first that is only protected until then."""
+    anybody: bool = True
+    """Whether anybody might go: then a shorter wait or a longer run may change the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | 
     """The victims that `who` may start after. The book is left as it was found."""
     candidates, later, spared = _candidates(who, book, runs)
     if not candidates:
-        return NoVictims("nothing that runs may be evicted for it", later, spared)
+        why = "nothing that runs may be evicted for it"
+        return NoVictims(why, later, spared, anybody=False)
     trial = _Trial(who, candidates, placer)
     try:
         found = None

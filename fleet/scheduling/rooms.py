@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.cost.ceilings import Ceilings
-    from fleet.scheduling.ledger import Outstanding, Reservation
+    from fleet.scheduling.ledger import Outstanding, Promises, Reservation
     from fleet.scheduling.placement import Shard
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
@@ -46,7 +46,7 @@ class Picture:
     """The fleet at the beginning of a round. Nothing promised is deducted from `clusters`."""
 
     clusters: tuple[Cluster, ...]
-    promises: Ledger
+    promises: Ledger | Promises
     prices: Prices
     now: datetime
     now_s: float
@@ -65,6 +65,7 @@ Seats = dict[str, tuple[Taken, ...]]
 
 _NO_PROMISES: Final = Ledger()
 _TRIALS: Final = 64
+_KINDS: Final = 4096
 
 
 class _Base(NamedTuple):
@@ -75,6 +76,18 @@ class _Base(NamedTuple):
     """Of this cluster."""
     outstanding: Outstanding
     left: Capacity | None
+
+    def has_seen(self, capacity: Capacity) -> bool:
+        """Whether it was made of that very picture, whatever the time of it."""
+        mine = self.given.capacity
+        return mine is not None and mine.seen is capacity.seen
+
+    def shows(self, other: _Base) -> bool:
+        """Whether both are of one picture of the member."""
+        mine, theirs = self.given.capacity, other.given.capacity
+        if mine is None or theirs is None:
+            return mine is theirs
+        return mine.blocks is theirs.blocks and mine.seen is theirs.seen
 
 
 class Rooms:
@@ -98,8 +111,21 @@ class Rooms:
         self._shuts: dict[tuple[str, frozenset[str]], tuple[Capacity, Capacity]] = {}
         """Clusters with some nodes shut, and what they were made of."""
         self._alike: dict[object, Refusal] = {}
+        """By what is alike, why there is no room for it now."""
+        self._said: dict[object, Refusal] = {}
+        """The same, as it was said last."""
+        self._kinds: dict[object, int] = {}
+        """Numbers for what is alike, and those of workloads as they were asked about."""
+        self._kind_of: dict[str, tuple[Asked, int | None]] = {}
+        self._pictures = 0
         self.refusals: dict[str, Refusal] = {}
         """What was said last to those that found no room, by uid."""
+
+    @property
+    def changes(self) -> int:
+        """How often anything that decisions depend on was changed, which pods are whose included.
+        What is asked for, prices and time are not."""
+        return self.views.changes + self._pictures
 
     def begin(self, picture: Picture, asked: Mapping[str, tuple[Asked, Wish]]) -> None:
         """A round over `picture`, which stays as it is, for the workloads in `asked`, by uid.
@@ -110,7 +136,9 @@ class Rooms:
         self._asked = asked
         self._promised, self._held, self._empty, self._alike = None, {}, {}, {}
         self._found.clear()
-        self.refusals = {uid: each for uid, each in self.refusals.items() if uid in asked}
+        if self.refusals.keys() - asked.keys():
+            self.refusals = {uid: each for uid, each in self.refusals.items() if uid in asked}
+            self._kind_of = {uid: each for uid, each in self._kind_of.items() if uid in asked}
         kept = {uid: plan for uid, (plan, _) in self._taken.items() if uid in asked}
         self.views.at(picture.now_s, picture.prices)
         promises = picture.promises.by_cluster()
@@ -120,6 +148,8 @@ class Rooms:
         }
         for name in self._bases.keys() - bases.keys():
             self.views.remove(name)
+        for name, base in bases.items():
+            self._pictures += name not in self._bases or not base.shows(self._bases[name])
         self._bases = bases
         left = {name: base.left for name, base in bases.items() if base.left is not None}
         self._taken = {}
@@ -158,11 +188,14 @@ class Rooms:
         capacity = cluster.capacity
         if capacity is None:
             return _Base(cluster, promises, (), None)
-        outstanding = promises.outstanding(cluster.name, capacity)
+        before = self._bases.get(cluster.name)
+        if before is not None and before.promises is promises and before.has_seen(capacity):
+            outstanding = before.outstanding
+        else:
+            outstanding = promises.outstanding(cluster.name, capacity)
         if outstanding and self._now.occupancy:
             left = self._taken_apart(cluster.name, capacity, promises)
             return _Base(cluster, promises, outstanding, left)
-        before = self._bases.get(cluster.name)
         if (
             before is not None
             and before.left is not None
@@ -200,18 +233,18 @@ class Rooms:
         asked, wish = self._asked[item.uid]
         if item.least is not None:
             asked = asked.at_most(item.requests, wish)
-        likeness = asked.likeness if not without and item.least is None else None
-        alike = likeness and (*likeness, self._now.occupancy.work_of(item.uid))
+        kind = self._kind(item.uid, asked) if not without and item.least is None else None
+        alike = None if kind is None else (kind, self._now.occupancy.work_of(item.uid))
         decision: Plan | Refusal
         if alike is not None and alike in self._alike:
-            decision = replace(self._alike[alike], demand=asked.demand)
+            decision = self._alike[alike]
         else:
             decision = self.choose(asked, without=without, quick=quick)
+            if isinstance(decision, Refusal) and alike is not None and not quick:
+                decision = self._as_said(alike, decision)
         if isinstance(decision, Refusal):
             if not quick and all(uid in self._asked for uid in without):
-                self.refusals[item.uid] = decision
-            if alike is not None and not decision.reason and not quick:
-                self._alike[alike] = decision
+                self._refuse(item.uid, asked, decision)
             # Room that becomes free is no help against a budget: none is kept for it.
             ever = not (decision.impossible or decision.reason)
             return Unplaced(decision.message, ever=ever)
@@ -221,6 +254,44 @@ class Rooms:
         amounts = total(clusters.values())
         less = any(amounts.get(key, value) < value for key, value in item.requests.items())
         return Placed(decision, clusters, amounts if less else None, _rank(decision))
+
+    def _kind(self, uid: str, asked: Asked) -> int | None:
+        """Equal for what finds room together or not at all; None for what is by itself."""
+        known = self._kind_of.get(uid)
+        if known is None or known[0] is not asked:
+            likeness = asked.likeness
+            if len(self._kinds) > _KINDS:
+                for each in (self._kinds, self._kind_of, self._alike, self._said):
+                    each.clear()
+            number = (
+                None if likeness is None else self._kinds.setdefault(likeness, len(self._kinds))
+            )
+            known = self._kind_of[uid] = asked, number
+        return known[1]
+
+    def _as_said(self, alike: object, refusal: Refusal) -> Refusal:
+        """What is said of all that are alike: where it was said before, the very same."""
+        if refusal.reason:
+            return refusal
+        said = self._said.get(alike)
+        if said is not None and replace(refusal, demand=said.demand) == said:
+            refusal = said
+        self._alike[alike] = self._said[alike] = refusal
+        return refusal
+
+    def _refuse(self, uid: str, asked: Asked, refusal: Refusal) -> None:
+        """What is said again is the very same."""
+        before = self.refusals.get(uid)
+        if refusal.demand is not asked.demand:
+            if (
+                before is not None
+                and before.verdicts is refusal.verdicts
+                and before.message is refusal.message
+                and before.demand is asked.demand
+            ):
+                return
+            refusal = replace(refusal, demand=asked.demand)
+        self.refusals[uid] = refusal
 
     def take(self, uid: str, placed: Placed) -> None:
         """Of what runs, the books and promises tell already: it comes without a plan."""
@@ -377,8 +448,9 @@ class Rooms:
         if known is None:
             if self._promised is None:
                 self._promised = {}
-                for key in self._now.promises.entries:
-                    self._promised.setdefault(key.uid, set()).add(key.cluster)
+                for name, base in self._bases.items():
+                    for key in base.promises.entries:
+                        self._promised.setdefault(key.uid, set()).add(name)
             known = {name: {} for name in self._promised.get(uid, ())}
             known = self._held[uid] = {**known, **self._now.taken_by(uid)}
         return known

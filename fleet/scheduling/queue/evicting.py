@@ -33,7 +33,7 @@ _AFTER: Final = 0.001
 def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preempt | None:
     """Evict for the gang of an earmark whose start was foreseen, where that is right."""
     item, rules = mark.item, state.rules
-    mark.spared = None
+    mark.spared, mark.weighed = None, False
     failed, not_before = state.failed.get(item.uid, (0, 0.0))
     if now < not_before or not item.preempts:
         return None
@@ -66,6 +66,7 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
     found = choose(who, state.book, state.runs, state.placer)
     apply(holding)
     if isinstance(found, NoVictims):
+        mark.weighed = found.anybody
         if kept is not None:
             mark.placed = kept
             state.placer.take(item.uid, kept)

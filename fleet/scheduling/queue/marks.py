@@ -33,7 +33,7 @@ Order = tuple[int, bool, int, int, str]
 class Mark:
     __slots__ = (
         "again_s", "asked", "collects", "expires_s", "foreseen", "full", "held", "item", "order",
-        "placed", "since_s", "spared", "starts_s", "victims",
+        "placed", "since_s", "spared", "starts_s", "victims", "weighed",
     )  # fmt: skip
 
     def __init__(self, item: Item, asked: Ask, order: Order, since_s: float) -> None:
@@ -51,6 +51,8 @@ class Mark:
         """Whether that was looked for: only the first few are."""
         self.spared: tuple[str, float] | None = None
         """Who may be ended for it, though not yet, and from when."""
+        self.weighed = False
+        """Whether somebody may be ended for it and it is not worth it, or makes no room."""
         self.victims: set[str] = set()
         """Those that were told to go for it and have not ended."""
         self.placed: Placed | None = None
@@ -105,6 +107,11 @@ class Marks:
         self.by_uid[mark.item.uid] = mark
         self._by_node.setdefault(mark.item.quota, {})[mark.item.uid] = mark
         self.changed()
+
+    @property
+    def stale(self) -> bool:
+        """Whether starts are to be foreseen anew."""
+        return self._stale
 
     def changed(self) -> None:
         """An earmark came, went, or became a preemptor's."""
