@@ -79,6 +79,13 @@ class Books:
         found = {name: each.taken_by_others(namespace) for name, each in self.accounts.items()}
         return {name: taken for name, taken in found.items() if taken}
 
+    def saved_s(self, *, now: float) -> Object:
+        found: dict[str, float] = {}
+        for each in self.accounts.values():
+            for uid, at in each.saved_s(now=now).items():
+                found[uid] = max(at, found.get(uid, at))
+        return found
+
     def others_on(self) -> Object:
         return {name: each.others_on() for name, each in self.accounts.items()}
 
@@ -402,7 +409,7 @@ def lending(form: int) -> Object:
         "spec": {
             "from": {"quota": "b", "keepFloor": "None", "keepShare": f"{25 * form}%"},
             "to": [{"quota": "a"}],
-            "term": {"max": "2m"},
+            "term": {"max": "2m", "notice": "30s"},
         },
     }
 
