@@ -111,6 +111,9 @@ def _hold(engine: Engine, held: Holds, *, waits: bool) -> None:
         if run is None or not _resized(engine, run, held, wanted):
             _adopt(engine, held, wanted, run)
     engine.saved(uid, held.saved_s)
+    run = engine.running()[uid]
+    if dict(run.placed.clusters) != dict(standing.clusters):
+        run.placed = _placed(standing)  # a part of it was placed anew
     for shard, amounts in sorted(standing.lost.items()):
         engine.lose(uid, shard, amounts)
 
@@ -151,9 +154,13 @@ def _adopt(engine: Engine, held: Holds, wanted: Mapping[Key, int], run: Run | No
         engine.finish(held.item.uid)
     engine.adopt(
         held.item,
-        Placed(plan=None, clusters=standing.clusters),
+        _placed(standing),
         started_s,
         requests=wanted,
         evictions=evictions,
         leaving_for=standing.leaving_for or leaving_for,
     )
+
+
+def _placed(standing: Standing) -> Placed:
+    return Placed(plan=None, clusters=standing.clusters, pods=standing.pods)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
 
     from fleet.scheduling.quota.tree import Key
+    from fleet.scheduling.stock import PodKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Placed:
     """What it takes in all, where that is less than was asked for."""
     rank: tuple[int, ...] = ()
     """The better of two places for the same work has less, as the Placer orders them."""
+    pods: Mapping[str, Mapping[PodKind, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """By cluster, its pods, of what runs; empty where they are not known, or the plan tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,6 +309,11 @@ class Rooms:
 
     # -- beside it
 
+    def pods_of(self, uid: str) -> dict[PodKind, int]:
+        """What one asks for that waits; nothing of one that does not."""
+        known = self._asked.get(uid)
+        return {role.kind: role.pods for role in known[0].demand.roles} if known else {}
+
     @property
     def now_s(self) -> float:
         """Of the clock that capacities are dated with."""

@@ -8,23 +8,26 @@ succeeded (kueue#13178, kueue#13717). Pure; `keeping` brings the engine in line 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet.errors import Invalid
 from fleet.kube.quantity import InvalidQuantity
 from fleet.scheduling.checkpoints import saved_s
 from fleet.scheduling.counted import pod_counts, times, total
-from fleet.scheduling.demand import run_time_of
+from fleet.scheduling.demand import pod_kinds_of, run_time_of
 from fleet.scheduling.lending.loans import KIND, mark_of
 from fleet.scheduling.workloads import read
 from policies import PLACEMENT_POLICY
 from policies.scalars import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from fleet.scheduling.quota.tree import Key
+    from fleet.scheduling.stock import PodKind
     from policies.placement_policy import PlacementPolicySpec
 
 Object = dict[str, Any]
@@ -46,6 +49,8 @@ class Wish:
     counts: Mapping[str, Mapping[Key, int]]
     left: int | None = None
     """Pods that have still to succeed, of a workload of one role that counts them."""
+    kinds: Mapping[str, PodKind] = field(default_factory=dict)
+    """By role, what one of its pods asks of a node; empty where that cannot be read."""
 
     @property
     def whole(self) -> dict[Key, int]:
@@ -60,8 +65,14 @@ def wish_of(obj: Object) -> Wish | None:
         counts = {part.role: pod_counts(part.template) for part in parts}
     except (ValueError, InvalidQuantity):
         return None
+    if not parts:
+        return None
     left = _left(obj) if obj.get("kind") == "Job" else None
-    return Wish({part.role: part.pods for part in parts}, counts, left) if parts else None
+    try:
+        kinds = pod_kinds_of(obj)
+    except Invalid:
+        kinds = {}
+    return Wish({part.role: part.pods for part in parts}, counts, left, kinds)
 
 
 def _left(job: Object) -> int | None:
@@ -84,6 +95,8 @@ class Standing:
     amounts: Mapping[Key, int]
     clusters: Mapping[str, Mapping[Key, int]]
     """Where, as far as it has a place."""
+    pods: Mapping[str, Mapping[PodKind, int]] = field(default_factory=dict)
+    """The same in pods; empty where they cannot be read."""
     lost: Mapping[str, Mapping[Key, int]] = field(default_factory=dict)
     """Part of that, by cluster, which is out of reach."""
     started_s: float = 0.0
@@ -113,6 +126,7 @@ def standing_of(status: Object, wish: Wish, *, now: float) -> Standing | None:
     return Standing(
         amounts=_at_most(amounts, wish, _done(status, wish)) if phase == "Running" else amounts,
         clusters=clusters,
+        pods={each["cluster"]: _pods(each, wish) for each in shards if _state(each) in states},
         lost={
             each["cluster"]: _of(each, wish)
             for each in shards
@@ -241,12 +255,21 @@ def _state(shard: Object) -> str:
 
 
 def _of(shard: Object, wish: Wish) -> dict[Key, int]:
-    """A workload of one role has one, whatever it is called."""
+    return total(times(wish.counts.get(role, {}), count) for role, count in _counts(shard, wish))
+
+
+def _pods(shard: Object, wish: Wish) -> dict[PodKind, int]:
+    found: Counter[PodKind] = Counter()
+    for role, count in _counts(shard, wish):
+        if role in wish.kinds:
+            found[wish.kinds[role]] += count
+    return dict(found)
+
+
+def _counts(shard: Object, wish: Wish) -> Iterator[tuple[str, int]]:
+    """By role. A workload of one role has one, whatever it is called."""
     only = next(iter(wish.counts)) if len(wish.counts) == 1 else ""
-    return total(
-        times(wish.counts.get(only or each["name"], {}), int(each["count"]))
-        for each in shard.get("roles") or ()
-    )
+    return ((only or each["name"], int(each["count"])) for each in shard.get("roles") or ())
 
 
 def _done(status: Object, wish: Wish) -> int | None:

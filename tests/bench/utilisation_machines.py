@@ -96,6 +96,10 @@ class Machines:
             self._change(each, 1)
         return found
 
+    def unseated(self, donor: str, **more: object) -> int:
+        """Pods of serving ask for whole nodes, and only such are open to it, or are its own."""
+        return 0
+
     def _open(self, name: str) -> int:
         return sum(
             NODE - max(0, used)

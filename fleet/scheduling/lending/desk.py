@@ -70,6 +70,20 @@ class Members(Protocol):
         """
         ...
 
+    def unseated(
+        self,
+        donor: str,
+        *,
+        ours: Iterable[Placed],
+        coming: Iterable[str],
+        without: Collection[str] = (),
+        beside: Placed | None = None,
+    ) -> int:
+        """How much the pods of the donor ask for that would find no node in other clusters if the
+        worst of those was lost where it has a place (`ours`), with what waits (`coming`, by uid).
+        """
+        ...
+
 
 class Desk:
     """`members`: without them nobody looks in which clusters the spare of a donor is. `aging_s`:
@@ -103,6 +117,8 @@ class Desk:
         """The engine collects nothing for those that wait until it has decided once."""
         self._known: dict[tuple[str, bool], dict[Key, Need]] = {}
         """What donors need, with what is expected or without, until their work changes."""
+        self._owns: dict[str, tuple[list[Placed], list[str]]] = {}
+        """The same work, as it is placed, and as it waits."""
         self._set(tree, terms)
 
     def change(self, tree: Tree, terms: Iterable[Terms]) -> None:
@@ -114,7 +130,7 @@ class Desk:
         could not be written down was not decided.
         """
         self.loans = {loan.uid: loan for loan in loans}
-        self._known.clear()
+        self._forget()
 
     def fork(self, engine: Engine, placer: Placer, *, members: Members | None) -> Desk:
         """A desk with the same loans over a fork of the engine: for asking without acting."""
@@ -148,7 +164,7 @@ class Desk:
         `expected`: what donors are about to need beyond what their work has and waits for.
         """
         out: list[Decision | LoanDecision] = []
-        self._known.clear()
+        self._forget()
         out += self._follow()
         self._put()
         if not self._is_new:
@@ -159,7 +175,7 @@ class Desk:
         self._put()
         decided = self.engine.step(now)
         self._is_new = False
-        self._known.clear()
+        self._forget()
         back = self._follow()
         back += self._settle(lambda loan: loan.recalled)
         back += self._settle(lambda loan: not loan.recalled)
@@ -219,7 +235,7 @@ class Desk:
             (each for each in terms if each.donor in tree.nodes), key=lambda each: each.name
         )
         self._books = Books(self.engine, tree)
-        self._known.clear()
+        self._forget()
         self._alone = Book(by_loans(tree, {each.donor: {} for each in self.terms}, ever=False))
         self._is_new = True
         lent = by_loans(tree, {each.donor: {} for each in self.terms})
@@ -430,11 +446,16 @@ class Desk:
             self._known[donor, bool(expected)] = known
         return known
 
+    def _forget(self) -> None:
+        self._known.clear()
+        self._owns.clear()
+
     def _changed(self, quota: str) -> None:
         """Work of a quota begins to wait or to run, or ends to."""
         for donor, expects in [*self._known]:
             if quota in self._books.under(donor):
                 del self._known[donor, expects]
+                self._owns.pop(donor, None)
 
     def _lacking(
         self,
@@ -447,9 +468,24 @@ class Desk:
         """How much is missing in members for the donor to survive the loss of a cluster."""
         if self._members is None or terms.keep_floor != "SurvivesLossOfOneCluster":
             return 0
-        there = self._members.free(terms.donor, without=without, beside=beside)
-        free = self._books.by_cluster(terms.donor, there)
-        return sum(max(0, lacking(need, free[key])) for key, need in needs.items())
+        donor = terms.donor
+        there = self._members.free(donor, without=without, beside=beside)
+        free = self._books.by_cluster(donor, there)
+        ours, coming = self._own(donor)
+        return max(
+            sum(max(0, lacking(need, free[key])) for key, need in needs.items() if key in free),
+            self._members.unseated(donor, ours=ours, coming=coming, without=without, beside=beside),
+        )
+
+    def _own(self, donor: str) -> tuple[list[Placed], list[str]]:
+        """What of the donor's has a place, and what waits."""
+        known = self._owns.get(donor)
+        if known is None:
+            under = self._books.under(donor)
+            ours = [r.placed for r in self.engine.running().values() if r.item.quota in under]
+            coming = [item.uid for item, _ in self.engine.waiting() if item.quota in under]
+            known = self._owns[donor] = ours, coming
+        return known
 
     # Out
 

@@ -3,7 +3,8 @@
 What it needs is what its work has and waits for. To survive the loss of one cluster it keeps as
 much again as its work has in the cluster where it has most; what it holds in reserve for that
 anyway counts. Where members are known, the spare has to be in other clusters than the one that is
-lost: so it is larger by what is lost with that, and `lacking` says where it is not.
+lost: so it is larger by what is lost with that, and `lacking` says where it is not; `seats` says
+the same of pods.
 """
 
 from __future__ import annotations

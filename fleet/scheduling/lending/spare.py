@@ -7,18 +7,21 @@ is guaranteed: where nobody could put it there is no spare. Next step: `desk` as
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from fleet.scheduling.lending.seats import pods_of, unseated
 from fleet.scheduling.quota.tree import Key
 from fleet.scheduling.requests import is_accelerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.placer import Placed
     from fleet.scheduling.rooms import Rooms
+    from fleet.scheduling.stock import PodKind
 
 
 class Spare:
@@ -44,15 +47,42 @@ class Spare:
     ) -> Mapping[str, Mapping[Key, int]]:
         plain = not without and beside is None
         found = {}
+        for name, capacity in self._open(donor, without, beside).items():
+            amounts = self._of(donor, name, capacity, keep=plain)
+            if amounts is not None:
+                found[name] = amounts
+        return found
+
+    def unseated(
+        self,
+        donor: str,
+        *,
+        ours: Iterable[Placed],
+        coming: Iterable[str],
+        without: Collection[str] = (),
+        beside: Placed | None = None,
+    ) -> int:
+        there: dict[str, Counter[PodKind]] = {}
+        for placed in ours:
+            for name, pods in pods_of(placed).items():
+                there.setdefault(name, Counter()).update(pods)
+        waits: Counter[PodKind] = Counter()
+        for uid in coming:
+            waits.update(self._rooms.pods_of(uid))
+        resources = {key.resource for key in self._keys_of(donor)}
+        return unseated(there, waits, self._open(donor, without, beside), resources=resources)
+
+    def _open(
+        self, donor: str, without: Collection[str], beside: Placed | None
+    ) -> dict[str, Capacity]:
+        """Of the clusters that take work, what is known and left to the donor."""
         work = self._work_of(donor)
         there = self._rooms.clusters(without=without, beside=beside, work=work)
-        for cluster in there.values():
-            if not self._is_open(cluster) or cluster.capacity is None:
-                continue
-            amounts = self._of(donor, cluster.name, cluster.capacity, keep=plain)
-            if amounts is not None:
-                found[cluster.name] = amounts
-        return found
+        return {
+            name: cluster.capacity
+            for name, cluster in there.items()
+            if cluster.capacity is not None and self._is_open(cluster)
+        }
 
     def _is_open(self, cluster: Cluster) -> bool:
         if cluster.capacity is None or not cluster.ready or cluster.cordoned:

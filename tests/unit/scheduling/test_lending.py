@@ -68,6 +68,10 @@ class Members:
                 left[name] -= amounts[GPU]
         return {name: {GPU: amount} for name, amount in left.items()}
 
+    def unseated(self, donor: str, **more: Any) -> int:
+        """As if pods were of one accelerator each."""
+        return 0
+
 
 def tree(serving: int = 24, nlp: int = 8, cv: int = 0, *, lendable: int | None = None) -> Tree:
     return Tree.of([
