@@ -29,7 +29,7 @@ def show(told: Object) -> None:
     evicted = told["evictions"]
     lost, returned = evicted["lostAcceleratorHours"], evicted["loansReturned"]
     click.echo(
-        f"makespan {_time(told['makespanSeconds'])}; {_count(evicted['times'], 'eviction')}"
+        f"makespan {clock_time(told['makespanSeconds'])}; {_count(evicted['times'], 'eviction')}"
         + (f", {lost:g} accelerator-hours lost" if lost else "")
         + (f"; {_count(returned, 'loan')} called back" if returned else "")
         + f"; cost {_cost(told)}"
@@ -67,7 +67,7 @@ def compare(found: Sequence[tuple[str, Object]]) -> None:
         if all(each is None for each in values):
             continue
         row = [title, *(_NONE if each is None else say(each) for each in values)]
-        rows.append([*row, *([_change(*values)] if two else [])])
+        rows.append([*row, *([change(*values)] if two else [])])
     output.table(rows)
 
 
@@ -78,17 +78,17 @@ def _measures(all_told: Sequence[Object]) -> Iterator[_Measure]:
     def plain(value: float) -> str:
         return f"{value:g}"
 
-    yield "makespan", lambda told: told["makespanSeconds"], _time
+    yield "makespan", lambda told: told["makespanSeconds"], clock_time
     for name in ("ended", "waiting", "refused", "running"):
         if any(told["workloads"][name] for told in all_told):
             yield name, lambda told, name=name: told["workloads"][name], plain  # type: ignore[misc]
     for name, title in (("mean", "mean wait"), ("p99", "p99 wait"), ("longest", "longest wait")):
-        yield title, lambda told, name=name: told["waitSeconds"].get(name), _time  # type: ignore[misc]
+        yield title, lambda told, name=name: told["waitSeconds"].get(name), clock_time  # type: ignore[misc]
     for name in _names(all_told, "classes"):
         yield (
             f"mean wait, {name}",
             _of("classes", name, lambda e: e["waitSeconds"].get("mean")),
-            _time,
+            clock_time,
         )
     yield "evictions", lambda told: told["evictions"]["times"], plain
     yield (
@@ -130,7 +130,8 @@ def _cost_of(currency: str) -> Callable[[Object], float | None]:
     return found
 
 
-def _change(before: float | None, after: float | None) -> str:
+def change(before: float | None, after: float | None) -> str:
+    """In per cent of what was before."""
     if before is None or after is None:
         return ""
     if before == after:
@@ -142,7 +143,7 @@ def _change(before: float | None, after: float | None) -> str:
 
 def _class(each: Object) -> list[str]:
     waits = each["waitSeconds"]
-    told = [_time(waits[name]) if waits else _NONE for name, _ in _WAITS]
+    told = [clock_time(waits[name]) if waits else _NONE for name, _ in _WAITS]
     return [each["name"], str(each["arrived"]), str(each["ended"]), *told, str(each["evictions"])]
 
 
@@ -176,7 +177,7 @@ def _quota(each: Object) -> Iterator[list[str]]:
             resource.get("limit", _NONE),
             resource["peak"],
             _percent(resource.get("use")),
-            "" if at else (_time(waits["mean"]) if waits else _NONE),
+            "" if at else (clock_time(waits["mean"]) if waits else _NONE),
             "" if at else _cost(each),
         ]
 
@@ -210,7 +211,7 @@ def _percent(share: float | None) -> str:
     return _NONE if share is None else f"{share:.1%}"
 
 
-def _time(seconds: float) -> str:
+def clock_time(seconds: float) -> str:
     """To a second; what is shorter than a minute to a hundredth."""
     from policies.scalars import duration_text
 

@@ -1,8 +1,11 @@
-"""`fleet simulate`: a trace or a what-if fleet, played through the engine in virtual time."""
+"""`fleet simulate`: a trace or a what-if fleet, played through the engine in virtual time; and
+tables of nodes and pods, placed down to the GPU (`simulating_nodes`)."""
 
 from __future__ import annotations
 
+import gzip
 import sys
+import zlib
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fleet.cli import output
+from fleet.cli import output, simulating_nodes
 from fleet.cli.target import gateway_if_asked
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-_READ: Final = (".yaml", ".yml", ".json", ".csv")
+_READ: Final = (".yaml", ".yml", ".json", ".csv", ".csv.gz")
 _BASE: Final = "as given"
 
 
@@ -53,7 +56,8 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     "  fleet simulate -f fleet.yaml -f day.csv --compare more-nodes.yaml\n"
     "  kubectl get jobs -A -o yaml > week.yaml; fleet simulate -f fleet.yaml -f week.yaml\n"
     "  fleet simulate --from-gateway -f tomorrow.csv --remove-cluster idc-b\n"
-    "  fleet simulate -f fleet.yaml -f day.csv -o json | jq .waitSeconds.p99"
+    "  fleet simulate -f fleet.yaml -f day.csv -o json | jq .waitSeconds.p99\n"
+    "  fleet simulate -f nodes.csv -f pods.csv.gz --fill 130 --node-policy FGD --node-policy BestFit"
 )
 @click.option(
     "-f",
@@ -101,6 +105,7 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     "-n", "--namespace", default="default", show_default=True,
     help="Namespace of objects that name none.",
 )  # fmt: skip
+@simulating_nodes.options
 @output.option()
 @gateway_if_asked
 def simulate(
@@ -112,6 +117,9 @@ def simulate(
     start: datetime | None,
     until: int | None,
     namespace: str,
+    node_policies: tuple[str, ...],
+    fill: float | None,
+    seed: int | None,
     form: str,
 ) -> None:
     """Play a trace, or a what-if fleet, through the engine of the gateway in virtual time.
@@ -120,6 +128,10 @@ def simulate(
     PriceBooks, LendingPolicies, PriorityClasses, Namespaces – and the work: Jobs and Pods with the
     annotations simulation.fleet.dev/arrives and /runs, or a table. Shown are waits, use, evictions
     and cost, and what never started and why. Equal inputs give equal answers; nothing is changed.
+
+    Tables of nodes and of pods with the columns of Alibaba's GPU trace of 2023 are placed node by
+    node instead, down to parts of a GPU: shown are the share of GPUs allocated by kind of node, and
+    what has no place and why.
     """
     from fleet.errors import ConfigError
 
@@ -133,6 +145,21 @@ def simulate(
         base.append(there)
         start = start or now
     base += [source for file in files for source in _sources(file)]
+    here = [*base, *(source for other in others for source in _sources(other))]
+    if not from_gateway and simulating_nodes.are_tables(here):
+        if removed or start is not None:
+            raise click.UsageError(
+                "Tables of nodes and pods have no clusters, and times of their own."
+            )
+        given = [(_BASE, base), *((other.stem, [*base, *_sources(other)]) for other in others)]
+        simulating_nodes.simulate(
+            given, names=node_policies, fill=fill, seed=seed, until_ms=until, form=form
+        )
+        return
+    if node_policies or fill is not None or seed is not None:
+        raise click.UsageError(
+            "--node-policy, --fill and --seed are of tables of nodes and pods (columns cpu_milli, …)."
+        )
     base += _without(removed)
     variants = [(_BASE, base)]
     variants += [(other.stem, [*base, *_sources(other)]) for other in others]
@@ -210,15 +237,26 @@ def _sources(path: Path) -> Iterator[Source]:
         return
     try:
         if not path.is_dir():
-            yield Source(str(path), path.read_bytes())
+            yield _source(path)
             return
-        inside = sorted(each for each in path.iterdir() if each.suffix in _READ)
+        inside = sorted(each for each in path.iterdir() if each.name.endswith(_READ))
         for each in inside:
-            yield Source(str(each), each.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{error.filename or path} cannot be read: {error.strerror}") from error
+            yield _source(each)
+    except (OSError, EOFError, zlib.error) as error:
+        name = getattr(error, "filename", None) or path
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{name} cannot be read: {why}") from error
     if not inside:
         raise ConfigError(f"{path} has no file that ends in {', '.join(_READ)}")
+
+
+def _source(path: Path) -> Source:
+    from fleet.scheduling.simulation.documents import Source
+
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return Source(str(path.with_suffix("")), gzip.decompress(data))
+    return Source(str(path), data)
 
 
 def _without(clusters: Sequence[str]) -> Iterator[Source]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 FAMILIES = ("single-role", "multi-role", "victims", "crowded")
 QUICK = 80
+PROOF = Limits(work=40.0)
+"""Enough for every instance."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,14 @@ def compare(instance: Instance) -> Compared:
         **instance.question,
     )
     began = time.perf_counter()
-    best = solve(question)
+    best = solve(question, limits=PROOF)
     assert not isinstance(best, Unproven), (instance.number, best)
     proven = time.perf_counter()
     ours = decide(instance)
     done = time.perf_counter()
     reached = None
     if ours is not None:
-        worth = solve(question, shares=ours.shares, victims=ours.victims)
+        worth = solve(question, limits=PROOF, shares=ours.shares, victims=ours.victims)
         told = f"instance {instance.number}: {ours}"
         assert isinstance(worth, Optimum), f"no such placement: {told}"
         assert isinstance(best, Optimum), f"not to be placed: {told}"

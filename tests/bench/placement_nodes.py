@@ -3,21 +3,22 @@
 Alibaba's GPU trace of 2023. Pods arrive in an order drawn by the seed, then more of them drawn
 from the same list, until 130 % of the accelerators were asked for; who finds no room is turned
 away. The share of accelerators in use at the end is compared with the best published figure, FGD's
-own (Weng et al., USENIX ATC 2023), the mean over ten seeds.
+own (Weng et al., USENIX ATC 2023), the mean over ten seeds. It is what `fleet simulate --fill 130`
+plays.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import os
 import random
 import statistics
 from pathlib import Path
 
-from fleet.scheduling.nodelevel.chooser import Chooser
-from fleet.scheduling.nodelevel.machines import WHOLE, Machine, Request
+from fleet.scheduling.nodelevel.filling import filled
 from fleet.scheduling.nodelevel.mix import Mix
+from fleet.scheduling.nodelevel.rules import Fgd
+from fleet.scheduling.nodelevel.trace import Trace, trace_of
 
 TRACES = Path(os.environ.get("FLEET_TRACES") or Path(__file__).parents[3] / "shared" / "traces")
 LISTS = {
@@ -28,29 +29,6 @@ LISTS = {
 NODES = "openb_node_list_gpu_node.csv.gz"
 SEEDS = range(42, 52)
 ASKED_FOR = 1.3
-
-
-def machines() -> list[Machine]:
-    return [
-        Machine.empty(
-            row["sn"],
-            cpu=int(row["cpu_milli"]),
-            memory=int(row["memory_mib"]),
-            devices=int(row["gpu"]),
-            model=row["model"],
-        )
-        for row in rows(NODES)
-    ]
-
-
-def requests(name: str) -> list[Request]:
-    found = []
-    for row in rows(name):
-        devices = int(row["num_gpu"])
-        models = frozenset(filter(None, (row.get("gpu_spec") or "").split("|")))
-        share = int(row["gpu_milli"]) if devices == 1 else WHOLE
-        found.append(Request(int(row["cpu_milli"]), int(row["memory_mib"]), devices, share, models))
-    return found
 
 
 def missing() -> str:
@@ -65,34 +43,24 @@ def missing() -> str:
     )
 
 
-def rows(name: str) -> list[dict[str, str]]:
-    with gzip.open(TRACES / name, "rt") as file:
-        return list(csv.DictReader(file))
+def trace(pods: str) -> Trace:
+    files = [TRACES / NODES, TRACES / pods]
+    return trace_of((each.name, gzip.decompress(each.read_bytes())) for each in files)
 
 
-def share_in_use(pods: list[Request], seed: int) -> float:
+def share_in_use(of: Trace, seed: int) -> float:
     """Per cent of the accelerators that are in use at the end."""
-    everything = machines()
-    there = sum(sum(each.left) for each in everything)
-    chooser, chance = Chooser(everything, Mix.of(pods)), random.Random(seed)
-    arriving = chance.sample(pods, len(pods))
-    asked = used = 0
-    while asked < ASKED_FOR * there:
-        request = arriving.pop() if arriving else chance.choice(pods)
-        asked += request.taken
-        choice = chooser.choose(request)
-        if choice is not None:
-            chooser.take(request, choice)
-            used += request.taken
-    return 100 * used / there
+    rule = Fgd(Mix.of(pod.request for pod in of.pods))
+    use = filled(of, rule, asked=ASKED_FOR, chance=random.Random(seed)).total
+    return 100 * use.now / use.whole
 
 
 def run(quick: bool) -> dict[str, float]:
     found = {}
     print("nodes of a trace             in use   published best   seeds")
     for key, (name, published) in LISTS.items():
-        pods = requests(name)
-        shares = [share_in_use(pods, seed) for seed in (SEEDS[:2] if quick else SEEDS)]
+        of = trace(name)
+        shares = [share_in_use(of, seed) for seed in (SEEDS[:2] if quick else SEEDS)]
         found[key] = round(statistics.mean(shares), 2)
         title = name.removeprefix("openb_pod_list_").removesuffix(".csv.gz")
         print(f"{title:27} {found[key]:6.2f} % {published:14.2f} % {len(shares):7}")

@@ -1,26 +1,22 @@
-"""The machine for a pod: the one on which it strands the least, of about equal ones the fullest.
+"""The machine for a pod: the best by a rule, of all as they are.
 
-Differences below a twenty-fifth of a device are taken for equal: below that the mix says nothing,
-and filling machines up leaves others whole. Measured on the 2023 trace of Alibaba, this is worth a
-point of allocation. Each kind of pod has its ranking of machines, which is brought up to date for
-the machines that changed since that kind was last asked for.
+Each kind of pod has its ranking of machines, which is brought up to date for the machines that
+changed since that kind was last asked for. Next step: `filling` takes and gives.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleet.scheduling.nodelevel.rules import Scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from fleet.scheduling.nodelevel.machines import Machine, Request
-    from fleet.scheduling.nodelevel.mix import Mix
-
-EQUAL: Final = 40
-"""Thousandths of a device below which two machines are equal."""
-_PER_MACHINE: Final = 1000
+    from fleet.scheduling.nodelevel.rules import Rule
 
 
 class Choice(NamedTuple):
@@ -33,8 +29,7 @@ class Choice(NamedTuple):
 class _Rank(NamedTuple):
     """Least is best. `version` is that of the machine when it was ranked."""
 
-    strands: int
-    room: int
+    score: tuple[int, ...]
     position: int
     devices: tuple[int, ...]
     version: int
@@ -50,17 +45,21 @@ class _Ranking:
 class Chooser:
     """Machines that fill up. The same machines in any order give the same choices."""
 
-    def __init__(self, machines: Iterable[Machine], mix: Mix) -> None:
-        self._mix = mix
+    def __init__(self, machines: Iterable[Machine], rule: Rule) -> None:
+        self._rule = rule
         self._machines = sorted(machines, key=lambda machine: machine.name)
         self._position = {each.name: at for at, each in enumerate(self._machines)}
         if len(self._position) != len(self._machines):
             raise ValueError("two machines have one name")
-        self._most_cpu = max((each.cpu for each in self._machines), default=0) or 1
-        self._most_devices = max((sum(each.left) for each in self._machines), default=0) or 1
+        self._scale = Scale.of(self._machines)
         self._versions = [0] * len(self._machines)
         self._changes: list[int] = []
         self._rankings: dict[Request, _Ranking] = {}
+
+    @property
+    def machines(self) -> Sequence[Machine]:
+        """As they are, by name."""
+        return self._machines
 
     def machine(self, name: str) -> Machine:
         """As it is. Raises KeyError for a name that is no machine's."""
@@ -110,20 +109,7 @@ class Chooser:
         return ranking
 
     def _rank(self, request: Request, position: int) -> _Rank | None:
-        machine = self._machines[position]
-        cpu = machine.cpu - request.cpu
-        ways = [
-            (self._mix.stranded(cpu, machine.left_with(request, devices)), devices)
-            for devices in machine.options(request)
-        ]
-        if not ways:
+        found = self._rule.judge(self._machines[position], request, self._scale)
+        if found is None:
             return None
-        after, devices = min(ways)
-        strands = after - self._mix.stranded(machine.cpu, machine.left)
-        about = strands // max(EQUAL * self._mix.weight, 1)
-        return _Rank(about, self._room(machine), position, devices, self._versions[position])
-
-    def _room(self, machine: Machine) -> int:
-        """How empty a machine is, its cores and its devices counting alike."""
-        cores = machine.cpu * _PER_MACHINE // self._most_cpu
-        return cores + sum(machine.left) * _PER_MACHINE // self._most_devices
+        return _Rank(found.score, position, found.devices, self._versions[position])

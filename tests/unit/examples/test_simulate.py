@@ -14,7 +14,9 @@ from fleet.cli.main import cli
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "examples" / "simulate" / "README.md").read_text(encoding="utf-8")
-FIRST, COMPARED, WITHOUT = (shlex.split(line)[1:] for line in re.findall(r"(?m)^fleet .*", README))
+FIRST, COMPARED, WITHOUT, NODES, FILLED = (
+    shlex.split(line)[1:] for line in re.findall(r"(?m)^fleet .*", README)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +61,17 @@ def test_without_a_cluster_for_programs() -> None:
     assert [each["name"] for each in told["clusters"]] == ["cloud-c", "idc-a"]
     base = json.loads(run(FIRST, "-o", "json"))
     assert told["makespanSeconds"] >= base["makespanSeconds"]
+
+
+def test_pods_that_share_gpus_all_find_a_place() -> None:
+    assert run(NODES).splitlines()[1] == "48 were placed; 0 have no place"
+
+
+def test_a_fleet_that_is_filled_is_nearly_full_by_one_policy_and_not_by_the_other() -> None:
+    told = rows(run(FILLED))
+    least, spread, _ = (float(each.rstrip("%")) for each in told["allocated"])
+    assert least > 95
+    assert spread < 75
 
 
 def test_every_file_is_named() -> None:

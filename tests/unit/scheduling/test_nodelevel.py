@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.scheduling.nodelevel.chooser import EQUAL, Choice, Chooser
+from fleet.scheduling.nodelevel.chooser import Choice, Chooser
 from fleet.scheduling.nodelevel.machines import WHOLE, Machine, Request
 from fleet.scheduling.nodelevel.mix import Mix
+from fleet.scheduling.nodelevel.rules import EQUAL, Fgd
 
 CPU = Request(2000)
 HALF = Request(4000, devices=1, share=500)
@@ -89,7 +90,7 @@ def test_a_request_has_every_device_that_differs_to_choose_from() -> None:
 def test_a_request_that_names_models_goes_to_no_other() -> None:
     wanted = Request(1, devices=1, models=frozenset({"A", "B"}))
     fleet = [machine("x", 1000, model="C"), machine("y", 1000, model="B"), machine("z", 1000)]
-    assert Chooser(fleet, Mix.of([wanted])).choose(wanted) == Choice("y", (0,))
+    assert Chooser(fleet, Fgd(Mix.of([wanted]))).choose(wanted) == Choice("y", (0,))
 
 
 # -- choices
@@ -97,28 +98,28 @@ def test_a_request_that_names_models_goes_to_no_other() -> None:
 
 def test_a_part_goes_where_a_part_is_missing_already() -> None:
     fleet = [machine("a", 1000, 1000), machine("b", 500, 1000)]
-    chooser = Chooser(fleet, Mix.of([HALF, ONE, TWO]))
+    chooser = Chooser(fleet, Fgd(Mix.of([HALF, ONE, TWO])))
     assert chooser.choose(HALF) == Choice("b", (0,))
 
 
 def test_work_without_devices_leaves_cores_to_devices() -> None:
     fleet = [machine("a", 1000, cpu=5000), machine("b", 0, cpu=5000)]
-    assert Chooser(fleet, Mix.of([ONE])).choose(CPU) == Choice("b", ())
+    assert Chooser(fleet, Fgd(Mix.of([ONE]))).choose(CPU) == Choice("b", ())
 
 
 def test_of_equal_machines_the_fullest_is_taken() -> None:
     fleet = [machine("a", 1000, 1000), machine("b", 1000, 0), machine("c", 1000, 1000)]
-    assert Chooser(fleet, Mix.of([ONE])).choose(ONE) == Choice("b", (0,))
+    assert Chooser(fleet, Fgd(Mix.of([ONE]))).choose(ONE) == Choice("b", (0,))
 
 
 def test_what_is_full_takes_nothing() -> None:
-    chooser = Chooser([machine("a", 400)], Mix.of([HALF]))
+    chooser = Chooser([machine("a", 400)], Fgd(Mix.of([HALF])))
     assert chooser.choose(HALF) is None
-    assert Chooser([], Mix.of([HALF])).choose(HALF) is None
+    assert Chooser([], Fgd(Mix.of([HALF]))).choose(HALF) is None
 
 
 def test_a_choice_of_an_earlier_time_is_refused() -> None:
-    chooser = Chooser([machine("a", 600)], Mix.of([HALF]))
+    chooser = Chooser([machine("a", 600)], Fgd(Mix.of([HALF])))
     choice = chooser.choose(HALF)
     assert choice is not None
     chooser.take(HALF, choice)
@@ -148,7 +149,7 @@ def test_every_choice_is_the_best_of_all_machines_whatever_came_and_went(
     fleet: list[Machine], stream: list[Request], seed: int
 ) -> None:
     mix, chance = Mix.of(stream), random.Random(seed)
-    chooser, running = Chooser(fleet, mix), list[tuple[Request, Choice]]()
+    chooser, running = Chooser(fleet, Fgd(mix)), list[tuple[Request, Choice]]()
     names = [each.name for each in fleet]
     for request in stream:
         if running and chance.random() < 0.3:
@@ -179,7 +180,7 @@ def test_the_order_in_which_machines_are_told_does_not_matter(
     fleet: list[Machine], stream: list[Request], data: st.DataObject
 ) -> None:
     def play(told: list[Machine]) -> list[Choice | None]:
-        chooser, choices = Chooser(told, Mix.of(stream)), list[Choice | None]()
+        chooser, choices = Chooser(told, Fgd(Mix.of(stream))), list[Choice | None]()
         for request in stream:
             choice = chooser.choose(request)
             choices.append(choice)
@@ -192,4 +193,4 @@ def test_the_order_in_which_machines_are_told_does_not_matter(
 
 def test_two_machines_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two machines have one name"):
-        Chooser([machine("a"), machine("a")], Mix.of([CPU]))
+        Chooser([machine("a"), machine("a")], Fgd(Mix.of([CPU])))
