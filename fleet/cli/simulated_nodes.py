@@ -1,4 +1,4 @@
-"""The outcome of a node-level simulation for people: how full the nodes are, and who has no place."""
+"""The outcome of a node-level simulation for people: how full nodes are, and who has no place."""
 
 from __future__ import annotations
 
@@ -45,9 +45,14 @@ def show(told: Object) -> None:
     if lacking:
         click.echo()
         listed = [
-            [str(each["pods"]), each["asks"], f"{each['gpus']:g}", f"{each['reason']}: {each['message']}"]
+            [
+                str(each["pods"]),
+                each["asks"],
+                f"{each['gpus']:g}",
+                f"{each['reason']}: {each['message']}",
+            ]
             for each in lacking[:_LISTED]
-        ]  # fmt: skip
+        ]
         output.table([["NO PLACE", "EACH ASKS", "GPUS", "WHY"], *listed])
         if len(lacking) > _LISTED:
             click.echo(f"… and {len(lacking) - _LISTED} more lines; -o yaml has them all")

@@ -57,7 +57,7 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     "  kubectl get jobs -A -o yaml > week.yaml; fleet simulate -f fleet.yaml -f week.yaml\n"
     "  fleet simulate --from-gateway -f tomorrow.csv --remove-cluster idc-b\n"
     "  fleet simulate -f fleet.yaml -f day.csv -o json | jq .waitSeconds.p99\n"
-    "  fleet simulate -f nodes.csv -f pods.csv.gz --fill 130 --node-policy FGD --node-policy BestFit"
+    "  fleet simulate -f nodes.csv -f pods.csv.gz --fill 130 --node-policy FGD"
 )
 @click.option(
     "-f",
@@ -157,9 +157,7 @@ def simulate(
         )
         return
     if node_policies or fill is not None or seed is not None:
-        raise click.UsageError(
-            "--node-policy, --fill and --seed are of tables of nodes and pods (columns cpu_milli, …)."
-        )
+        raise click.UsageError("--node-policy, --fill and --seed are of tables of nodes and pods.")
     base += _without(removed)
     variants = [(_BASE, base)]
     variants += [(other.stem, [*base, *_sources(other)]) for other in others]
