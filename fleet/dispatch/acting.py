@@ -15,7 +15,7 @@ import orjson
 from cachetools import TTLCache
 
 from fleet.dispatch import carrying, environment, rendezvous, shape, walls
-from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
+from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Resize, Stop
 from fleet.dispatch.leases import Leases, ShardKey, deadline_s
 from fleet.dispatch.marks import (
     FLEET_ANNOTATION,
@@ -123,6 +123,8 @@ class Actor:
                     return await self._hold(remote, act, workload, record)
                 case Renew():
                     await self._renew(remote, act, workload)
+                case Resize():
+                    await self._resize(remote, act, workload)
                 case Meet():
                     return self._dated(await self._meet(remote, act, workload, record, sights))
                 case Open():
@@ -136,7 +138,7 @@ class Actor:
         except ApiError as error:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
                 return Refused(reason_of(error), str(error))
-            if isinstance(act, Meet | Open) and error.http_code in _FINAL_CODES - {404}:
+            if isinstance(act, Resize | Meet | Open) and error.http_code in _FINAL_CODES - {404}:
                 return self._dated(Refused(reason_of(error), str(error)))
             if isinstance(act, Hold) and error.http_code == 409:
                 return None  # there is such an object by now; the next look tells whose
@@ -346,6 +348,17 @@ class Actor:
     async def _renew(self, remote: Remote, act: Renew, workload: Workload) -> None:
         self._leases.granted(self._key(act.shard, workload), act.seconds)
         await self._set_deadline(remote, act.shard, act.view, workload, act.seconds)
+
+    async def _resize(self, remote: Remote, act: Resize, workload: Workload) -> None:
+        kind, view = workload.kind, act.view
+        await remote.merge(
+            kind.gvr,
+            workload.namespace,
+            act.shard.name(workload.name),
+            kind.sized(workload, act.shard.count),
+            uid=view.uid,
+            revision=view.revision,
+        )
 
     async def _set_deadline(
         self, remote: Remote, shard: Shard, view: ShardView, workload: Workload, seconds: float

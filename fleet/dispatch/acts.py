@@ -32,6 +32,15 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """Have the shard of an elastic workload be of as many ranks as it is to have: the last ones
+    come or go."""
+
+    shard: Shard
+    view: ShardView
+
+
+@dataclass(frozen=True, slots=True)
 class Meet:
     """See that the addresses of all ranks are known in the shard's member."""
 
@@ -74,4 +83,4 @@ class Release:
     view: ShardView
 
 
-Act = Hold | Renew | Meet | Open | Stop | Remove | Release
+Act = Hold | Renew | Resize | Meet | Open | Stop | Remove | Release

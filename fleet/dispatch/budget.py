@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from fleet.dispatch.elastic import enlarged
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -55,7 +57,8 @@ def _is_in_parts(record: Record) -> bool:
     """Whether a part is gone, or what is to take its place has not begun."""
     oldest = min((each.generation for each in record.shards), default=0)
     return any(
-        not shard.live or (shard.state == "Committed" and shard.generation > oldest)
+        not shard.live
+        or (shard.state == "Committed" and (shard.generation > oldest or enlarged(shard)))
         for shard in record.shards
         if shard.state != "Succeeded"
     )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from fleet.dispatch import elastic
-from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Stop
+from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Resize, Stop
 from fleet.dispatch.budget import brought_on
 from fleet.dispatch.record import Debt, Record, Shard
 from fleet.dispatch.sight import Refused, ShardView, Sight
@@ -58,6 +58,7 @@ class _Pass:
             return self._decision(self._wind_down(record))
         if ask.suspended:
             return self._decision(self._suspend(record))
+        record = self._follow(record)
         record = self._judge_live(record)
         if record.preempted_for and record.shards and not record.ended:
             return self._decision(self._make_room(record))
@@ -208,6 +209,14 @@ class _Pass:
         record = self._owe(record, record.shards, "Suspended")
         return record.with_phase("Queued", self.now, reason="Suspended", message="suspended")
 
+    def _follow(self, record: Record) -> Record:
+        """As many ranks as an elastic workload asks for by now; the last ones go first."""
+        if not elastic.is_resized(record, self.s.ask.nodes):
+            return record
+        record = self._owe(record, [e for e in record.shards if e.to_come], elastic.RESIZED)
+        record, gone = elastic.fitted(record, self.s.ask.nodes, self.now)
+        return self._owe(record, gone, elastic.RESIZED)
+
     # -- when it has to go for another
 
     def _make_room(self, record: Record) -> Record:
@@ -263,8 +272,20 @@ class _Pass:
         record, goes_on = self._unserved(record, shard, sight, view)
         if goes_on:
             self._renew(shard, sight, view, record.lease_s)
+            self._size(record, shard, view)
             self._serve(record, shard, view)
         return record
+
+    def _size(self, record: Record, shard: Shard, view: ShardView) -> None:
+        """Have it be as large as is recorded, once its lease need not be renewed: both change the
+        very object that was seen."""
+        if record.elastic and view.size is not None and view.size != shard.count:
+            if view.size < shard.count and self._finishes(record):
+                return
+            if not any(isinstance(act, Renew) and act.shard == shard for act in self.acts):
+                self.acts.append(Resize(shard, view))
+            else:
+                self._again.append(self.now)
 
     def _unserved(
         self, record: Record, shard: Shard, sight: Sight, view: ShardView
@@ -277,7 +298,7 @@ class _Pass:
             return record.with_shards([noted]), True
         message = f"{_refusing(shard)}{why.message}"
         since = max(shard.refused_at or why.since, shard.committed_at or self.now)
-        if shard.state == "Committed":
+        if shard.state == "Committed" and not elastic.enlarged(shard):
             ends = since + self.s.timing.hold_limit_s
             if self.now >= ends:
                 self.barred[shard.cluster] = why.message
@@ -464,9 +485,20 @@ class _Pass:
         coming = any(each.to_come for each in record.shards)
         if not (record.elastic and coming) or record.phase not in ("QuotaHeld", "Holding"):
             return record
-        if any(each.state == "Succeeded" for each in record.shards):
+        if self._finishes(record):
             return self._release(record, reason="Finishing", message="its first ranks are done")
         return record
+
+    def _finishes(self, record: Record) -> bool:
+        """Whether a rank of it is done: who would join now, would find nobody."""
+        if any(each.state == "Succeeded" for each in record.shards):
+            return True
+        seen = [self._sight(each) for each in record.shards if each.live]
+        return any(
+            (each.view is not None and each.view.succeeded)
+            or any(pod.phase == "Succeeded" for pod in each.pods)
+            for each in seen
+        )
 
     def _wait(self, record: Record, *, reason: str, message: str) -> Record:
         """Queued, or Lost while other shards go on; an elastic workload with enough of those runs
@@ -613,13 +645,32 @@ class _Pass:
     def _start(self, record: Record) -> Record:
         """Committed until every pod has begun."""
         record = record.with_shards(
-            replace(shard, state="Running", started_at=self.now)
+            replace(shard, state="Running", started_at=shard.started_at or self.now)
             for shard in record.shards
             if shard.state == "Committed" and self._sight(shard).started() >= shard.count
         )
         if all(each.state in ("Running", "Succeeded") for each in record.shards):
             return record.with_phase("Running", self.now)
-        return record
+        return self._cut_back(record)
+
+    def _cut_back(self, record: Record) -> Record:
+        """Without the ranks that a shard was to grow by and that its member has no room for."""
+        late = [
+            each
+            for each in record.shards
+            if elastic.enlarged(each)
+            and self._sight(each).view is not None
+            and self._sight(each).bound() < each.count
+        ]
+        ends = record.since + self.s.timing.hold_limit_s
+        finishes = self._finishes(record)
+        if not late or (self.now < ends and not finishes):
+            self._again += [ends] if late else []
+            return record
+        kept = {each.cluster: elastic.bound(each, self._sight(each).pods, record) for each in late}
+        for shard in () if finishes else late:
+            self.barred[shard.cluster] = self._too_late(shard).message
+        return elastic.cut(record, {cluster: n for cluster, n in kept.items() if n})
 
 
 def refused_before(shard: Shard) -> Refused | None:

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from fleet.dispatch.record import Record, Shard
+    from fleet.dispatch.sight import PodView
 
 Object = dict[str, Any]
 
+RESIZED: Final = "Resized"
+"""Its user asked for another number of ranks."""
 DROPPED: Final = "ShardDropped"
 """Why a record says what it says: a part of it is gone, and the rest goes on."""
 
@@ -38,9 +41,11 @@ def without(record: Record, broken: Collection[Shard], now: float) -> Record:
     return left.with_phase(left.phase, now, reason=DROPPED, message=message)
 
 
-def grows(record: Record, nodes: int) -> bool:
+def grows(record: Record, job: Object, nodes: int) -> bool:
     """Whether it stands in line for more ranks, of the `nodes` it asks for: while all that it has
     run, and nothing of it is in doubt, done, or to go."""
+    if (job.get("status") or {}).get("succeeded"):
+        return False
     if record.least is None or record.phase != "Running" or record.preempted_for:
         return False
     if record.loan is not None:
@@ -50,6 +55,88 @@ def grows(record: Record, nodes: int) -> bool:
         for each in record.shards
     )
     return calm and record.ranks < record.most == nodes
+
+
+def enlarged(shard: Shard) -> bool:
+    """Whether it is to have more ranks than those with which it ran."""
+    return shard.state == "Committed" and shard.started_at is not None
+
+
+def with_more(before: Record, after: Record) -> Record:
+    """A plan's record with the shards that it makes larger committed to that: what is added to a
+    shard needs no hold, for with fewer it runs as well."""
+    counts = {(each.cluster, each.generation): each.count for each in before.shards if each.live}
+    return after.with_shards(
+        replace(each, state="Committed")
+        for each in after.shards
+        if each.live and each.count > counts.get((each.cluster, each.generation), each.count)
+    )
+
+
+def bound(shard: Shard, pods: Collection[PodView], record: Record) -> int:
+    """How many of a shard's first ranks are on nodes, in whole units."""
+    there = [pod for pod in pods if pod.bound and not pod.deleting]
+    ranks = {pod.rank for pod in there}
+    count = len(there) if ranks == {None} else 0
+    while shard.first + count in ranks:
+        count += 1
+    return count - count % record.unit
+
+
+def cut(record: Record, counts: Mapping[str, int]) -> Record:
+    """With shards of so many ranks, by cluster: another generation."""
+    shards = [
+        _of_size(each, counts[each.cluster]) for each in record.shards if each.cluster in counts
+    ]
+    changed = record.with_shards(shards)
+    return record if changed is record else replace(changed, generation=record.generation + 1)
+
+
+def _of_size(shard: Shard, count: int) -> Shard:
+    """With its first ranks alone. What it costs is taken to be shared by all of them."""
+    planned = dict(shard.planned)
+    if "roles" in planned:
+        planned["roles"] = [{**each, "count": count} for each in planned["roles"]]
+    if "perHour" in planned and shard.count:
+        whole = parse_amount(planned["perHour"])
+        planned["perHour"] = amount_text(-(-whole * count // shard.count))
+    return replace(shard, count=count, planned=tuple(planned.items()))
+
+
+def why_not(record: Record, nodes: int) -> str:
+    """Why it cannot be of so many ranks; "" where it can."""
+    assert record.least is not None
+    if nodes % record.unit:
+        return f"{nodes} ranks are not in whole units of {record.unit}"
+    if nodes < record.least:
+        return f"it runs with {record.least} ranks at least"
+    left = sum(max(0, min(each.first + each.count, nodes) - each.first) for each in record.world)
+    if left < record.least:
+        return f"of those that run {left} are among the first {nodes}, and it needs {record.least}"
+    return ""
+
+
+def is_resized(record: Record, nodes: int) -> bool:
+    """Whether it asks for another number of ranks than it was placed with, and can have that."""
+    placed = record.least is not None and bool(record.world) and not record.waiting
+    return placed and nodes not in (0, record.most) and not why_not(record, nodes)
+
+
+def fitted(record: Record, nodes: int, now: float) -> tuple[Record, tuple[Shard, ...]]:
+    """Of so many ranks, and the shards that none is left for. More than before come as it grows."""
+    gone = tuple(each for each in record.shards if each.first >= nodes)
+    counts = {
+        each.cluster: nodes - each.first
+        for each in record.shards
+        if each.first < nodes < each.first + each.count
+    }
+    smaller = cut(record, counts)
+    if gone and smaller is record:
+        smaller = replace(record, generation=record.generation + 1)
+    message = f"resized from {record.most} to {nodes} ranks"
+    phase = "Running" if record.phase in ("QuotaHeld", "Holding") else record.phase
+    after = replace(smaller, most=nodes).with_phase(phase, now, reason=RESIZED, message=message)
+    return after, gone
 
 
 def resized(status: Object, before: Mapping[str, Any]) -> Object:

@@ -76,6 +76,9 @@ class Kind(Protocol):
     def unleased(self, workload: Workload) -> Object:
         """A merge patch that leaves a shard without a lease, with the user's own limits."""
 
+    def sized(self, workload: Workload, count: int) -> Object:
+        """A merge patch that makes a shard be of so many pods. Asked only where it can be."""
+
     def followed(self, workload: Workload, view: ShardView) -> Object | None:
         """A merge patch that brings to a shard what was changed at the fleet's object since; None
         where there is nothing to bring."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.dispatch import record as records
 from fleet.dispatch.acting import reason_of
-from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove, Renew
+from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove, Renew, Resize
 from fleet.dispatch.decisions import decide, refused_before
 from fleet.dispatch.elastic import grows
 from fleet.dispatch.kinds import KINDS, row_of
@@ -354,12 +354,12 @@ class Reconciler:
                     why = await self._actor.act(act, workload, record, seen.shards)
                 except (ApiError, TransportError) as error:
                     failures.append(error)
-                    if isinstance(act, Meet | Open | Renew):
+                    if isinstance(act, Meet | Open | Renew | Resize):
                         served[_of(act.shard)] = served.get(_of(act.shard)) or self._failed(error)
                     if isinstance(act, Meet) and not _before_it_begins(act, workload, record):
                         continue  # what begins there anew needs its gate all the same
                     return
-                if isinstance(act, Meet | Open):
+                if isinstance(act, Meet | Open | Resize):
                     served[_of(act.shard)] = served.get(_of(act.shard)) or why
                 if why is None:
                     continue
@@ -461,7 +461,7 @@ class Reconciler:
         ask = workload.ask()
         poll_s = (_POLL_S if ask.lapses else _CALM_S).get(record.phase)
         waits = [decision.again_s, expires_s, poll_s]
-        wants = (record.waiting or grows(record, workload.nodes)) and not (
+        wants = (record.waiting or grows(record, workload.obj, workload.nodes)) and not (
             ask.suspended or ask.deleting
         )
         return Outcome(

@@ -169,6 +169,8 @@ class Record:
     word, as is `most`."""
     most: int = 0
     """Ranks that were asked for, as the planner knows it."""
+    unit: int = 1
+    """Ranks that come and go together. The planner's word."""
 
     @property
     def elastic(self) -> bool:
@@ -272,6 +274,7 @@ def read(status: Mapping[str, Any]) -> Record:
         apart=_read_apart(status.get("isolation")),
         least=_least(status),
         most=sum(int(each["pods"]) for each in status.get("roles") or ()),
+        unit=_unit(status),
     )
 
 
@@ -295,7 +298,14 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     lease = duration_text(timedelta(seconds=record.lease_s))
     _set(written, "indexMode", "Offset" if record.offsets else None)
     written |= {"lease": lease, "fencing": record.fencing}
-    return resized(written, status) if record.elastic else written
+    return _sized(record, written, status) if record.elastic else written
+
+
+def _sized(record: Record, written: Object, before: Mapping[str, Any]) -> Object:
+    (role,) = written["roles"]
+    if role["pods"] != record.most:
+        written = {**written, "roles": [{**role, "pods": record.most}]}
+    return resized(written, before)
 
 
 def on_loan(status: Mapping[str, Any], loan: Object | None) -> Object:
@@ -323,6 +333,11 @@ def _other(told: Mapping[str, Any] | None) -> str:
     if not told:
         return ""
     return f"{told['kind'].lower()} " + "/".join(filter(None, (told["namespace"], told["name"])))
+
+
+def _unit(status: Mapping[str, Any]) -> int:
+    roles: Sequence[Object] = status.get("roles") or ()
+    return int(roles[0].get("unit", 1)) if len(roles) == 1 else 1
 
 
 def _least(status: Mapping[str, Any]) -> int | None:

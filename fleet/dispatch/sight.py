@@ -71,6 +71,10 @@ class ShardView:
     grace_s: int | None = None
     failed: int = 0
     """Pods of it that failed."""
+    succeeded: int = 0
+    """Pods of it that are done."""
+    size: int | None = None
+    """Pods that are to run of it; None of a kind that has one alone."""
 
     @property
     def lapsed(self) -> bool:

@@ -30,6 +30,8 @@ class Ask:
     indexed: bool = False
     gang: bool = False
     """Whether its ranks all run together, so that none outlives another."""
+    nodes: int = 0
+    """Ranks that are asked for; 0 where that is not known."""
     backoff_limit: int = 6
     deadline_s: int | None = None
     started_at: float | None = None

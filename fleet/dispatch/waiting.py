@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.shape import Workload
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
-    from policies.placement import Fencing
+    from policies.placement import Fencing, Phase
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Waiting:
         stored = placement.parse()
         before = records.read(stored.get("status") or {})
         ask = workload.ask()
-        grows = elastic.grows(before, workload.nodes)
+        grows = elastic.grows(before, workload.obj, workload.nodes)
         if (
             stored["spec"]["workload"]["uid"] != workload.uid
             or not (before.waiting or grows)
@@ -240,8 +240,11 @@ class Waiting:
             preempted_for="" if answer.placed else before.preempted_for,
         )
         if answer.placed:
+            after = elastic.with_more(before, after)
             _check(workload, before, after)
-            after = after.with_phase("QuotaHeld", now, message=told.message)
+            planned = any(each.to_come for each in after.shards)
+            phase: Phase = "QuotaHeld" if planned else "Committed"
+            after = after.with_phase(phase, now, message=told.message)
         else:
             reason = _placed_reason(answer.status) or "NoRoom"
             after = replace(after, reason=reason, message=told.message)

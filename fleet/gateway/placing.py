@@ -230,8 +230,9 @@ class Placing:
         for answered in self._answers.waiting(asked, fleet, now, anew=anew):
             yield answered
         growing = (each for each in asked.values() if each.asked.grows)
+        larger: set[str] = set()
         for each in sorted(growing, key=lambda each: (-each.item.priority, each.item.sequence)):
-            more = grown(self.engine, self._rooms, each.asked, each.wish)
+            more = grown(self.engine, self._rooms, each.asked, each.wish, taken=larger)
             if more is not None:
                 self._touch({each.uid})
                 yield self._answers.answered(each, more, fleet, now)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from fleet.dispatch import record as records
+from fleet.dispatch.elastic import why_not
 from fleet.dispatch.jobs import JOBS
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from fleet.dispatch.record import Record
     from fleet.kube.paths import Target
     from fleet.kube.wire import Handler, Request, Response
     from fleet.store.objects import ObjectStore
@@ -36,6 +39,7 @@ _WRITES = frozenset({"create", "update", "patch"})
 _FOLLOWED = frozenset({
     "activeDeadlineSeconds", "backoffLimit", "managedBy", "suspend", "ttlSecondsAfterFinished",
 })  # fmt: skip
+_SIZE = frozenset({"completions", "parallelism"})
 _PLACED = frozenset({"QuotaHeld", "Holding", "Committed", "Running"})
 
 
@@ -64,16 +68,17 @@ class WorkloadWarnings:
             if target is not None and _is_placed(target):
                 told = not_come(_object_in(response), now=self._now().timestamp())
                 response.warnings += (told,) if told else ()
-            if before is not None and (kept := _kept(before, _object_in(response))):
-                response.warnings += (kept,)
+            if before is not None:
+                response.warnings += _kept(*before, _object_in(response))
         return response
 
     def _foreseen(self, response: Response) -> str:
         obj = _object_in(response)
         return self.foresee(obj) if obj else ""
 
-    def _placed_job(self, request: Request) -> Object | None:
-        """The Job that a request would change, as it is before; None unless it has a place."""
+    def _placed_job(self, request: Request) -> tuple[Object, Record] | None:
+        """The Job that a request would change, as it is before, and its record; None unless it has
+        a place."""
         if request.method not in ("PUT", "PATCH"):
             return None
         target = paths.parse_target(request.method, request.path, request.query)
@@ -84,8 +89,8 @@ class WorkloadWarnings:
         entry = self._store.get(row_of(JOBS.gvr), target.namespace, target.name)
         if placement is None or entry is None:
             return None
-        phase = (placement.parse().get("status") or {}).get("phase")
-        return entry.parse() if phase in _PLACED else None
+        record = records.read(placement.parse().get("status") or {})
+        return (entry.parse(), record) if record.phase in _PLACED else None
 
 
 def _object_in(response: Response) -> Object:
@@ -96,23 +101,37 @@ def _object_in(response: Response) -> Object:
     return found
 
 
-def _kept(old: Object, new: Object) -> str:
-    """What of a change has no effect on a Job that has a place; "" where all of it has."""
+def _kept(old: Object, record: Record, new: Object) -> tuple[str, ...]:
+    """What is said of changes that have no effect on a Job that has a place."""
     before, after = old.get("spec") or {}, new.get("spec")
     if not after or after.get("suspend"):
-        return ""  # it is taken away, and made anew by what it says then
-    changed = sorted(
+        return ()  # it is taken away, and made anew by what it says then
+    changed = {
         name
         for name in (before.keys() | after.keys()) - _FOLLOWED
         if before.get(name) != after.get(name)
-    )
-    if not changed:
-        return ""
-    fields = ", ".join(f"spec.{name}" for name in changed)
-    return (
-        f"{fields}: the Job runs on as it was placed; the change takes effect when it is placed "
-        "anew: set spec.suspend to true, and back to false once its pods are gone"
-    )
+    }
+    said = []
+    if record.elastic and changed & _SIZE:
+        changed -= _SIZE
+        if why := _not_of_that_size(after, record):
+            size = f"the Job runs on with {record.ranks} of {record.most} ranks"
+            said.append(f"spec.parallelism: {size}: {why}")
+    if changed:
+        fields = ", ".join(f"spec.{name}" for name in sorted(changed))
+        said.append(
+            f"{fields}: the Job runs on as it was placed; the change takes effect when it is "
+            "placed anew: set spec.suspend to true, and back to false once its pods are gone"
+        )
+    return tuple(said)
+
+
+def _not_of_that_size(spec: Object, record: Record) -> str:
+    """Why an elastic Job cannot follow a change of its size; "" where it does."""
+    parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
+    if completions not in (None, parallelism):
+        return "its ranks run together: set spec.completions to the same number"
+    return why_not(record, parallelism)
 
 
 def _is_a_dry_run(request: Request) -> bool:

@@ -31,8 +31,14 @@ _WITH_ROOM: Final = frozenset({"Full", "TierNotYet"})
 """Why a cluster is refused that may be taken later."""
 
 
-def grown(engine: Engine, rooms: Rooms, asked: Asked, wish: Wish) -> Plan | None:
-    """The plan with more ranks, charged and reserved; None where there is none to be had."""
+def grown(
+    engine: Engine, rooms: Rooms, asked: Asked, wish: Wish, *, taken: set[str]
+) -> Plan | None:
+    """The plan with more ranks, charged and reserved; None where there is none to be had.
+
+    `taken` are clusters in which shards were made larger in this round, as this adds to them: the
+    nodes of those are not known before they are promised.
+    """
     uid = asked.demand.workload.uid
     run = engine.running().get(uid)
     if run is None or run.leaving_for or asked.running is None or len(asked.demand.roles) != 1:
@@ -41,6 +47,7 @@ def grown(engine: Engine, rooms: Rooms, asked: Asked, wish: Wish) -> Plan | None
     if not more:
         return None
     barred = dict.fromkeys(_awaited(engine, rooms, run), "work that waits comes first")
+    barred |= {name: "more was given there a moment ago" for name in taken}
     decision = rooms.choose(replace(asked, more=more, barred={**barred, **asked.barred}))
     if not isinstance(decision, Plan) or decision.pods <= asked.running.pods:
         return None
@@ -48,6 +55,8 @@ def grown(engine: Engine, rooms: Rooms, asked: Asked, wish: Wish) -> Plan | None
     if not engine.resize(uid, run.item.generation + 1, amounts):
         return None
     rooms.reserve(uid, decision)
+    before = {each.cluster: each.pods for each in asked.running.shards}
+    taken |= {e.cluster for e in decision.shards if before.get(e.cluster, e.pods) < e.pods}
     return decision
 
 

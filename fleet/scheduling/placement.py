@@ -161,6 +161,10 @@ def placed_anew(
     asked = Question(plan.demand, views, generation, waited_s=waited_s, scores=scores, but=but)
     decided: Plan | Refusal = plan
     smaller = _may_be_smaller(plan.demand)
+    if smaller:
+        larger = _made_larger(asked, plan, survivors, missing[0], views, more)
+        if larger is not None and larger.pods >= (plan.demand.role.least or 0):
+            return larger
     left = more
     for at in range(max(map(len, missing))):
         question = replace(
@@ -171,9 +175,10 @@ def placed_anew(
         )
         if smaller:
             ((name, gap),) = question.wanted.items()
-            pods = fitting(question, left)
-            if not pods:
+            answer = fitting(question, left)
+            if answer is None:
                 continue
+            pods = sum(piece.pods[0] for piece in answer.pieces)
             question = replace(question, wanted={name: replace(gap, count=pods)})
             left = None if left is None else left - pods
         decided = _decide(question)
@@ -199,6 +204,55 @@ def _may_be_smaller(demand: Demand) -> bool:
 
 def _pods(shards: Iterable[Shard]) -> int:
     return sum(shard.pods for shard in shards)
+
+
+def _made_larger(
+    asked: Question,
+    plan: Plan,
+    kept: Sequence[Shard],
+    missing: Sequence[Interval],
+    views: Views,
+    more: int | None,
+) -> Plan | None:
+    """The plan with shards that have ranks missing right behind their own made larger where they
+    are, within the blocks that they are bound to. None where there is no room for that."""
+    role = plan.demand.role
+    shards, left = list(kept), more
+    for at, shard in enumerate(kept):
+        mine = shard.interval(role.name)
+        gap = next((each for each in missing if mine and each.first == mine.end), None)
+        if mine is None or gap is None or shard.cluster not in views:
+            continue
+        others = tuple(each for each in kept if each is not shard)
+        question = replace(
+            asked,
+            wanted={role.name: gap},
+            kept=others,
+            domains=_networks(plan, kept, views),
+            only=shard.cluster,
+            spent=shard.per_hour or 0,
+        )
+        answer = fitting(question, left)
+        if answer is None:
+            continue
+        (piece,) = answer.pieces
+        if shard.within and not {block for block, _ in piece.blocks[0]} <= {*shard.within}:
+            continue
+        (pods,) = piece.pods
+        known = shard.per_hour is not None and piece.per_hour is not None
+        shards[at] = replace(
+            shard,
+            intervals=(replace(mine, count=mine.count + pods),),
+            per_hour=(shard.per_hour or 0) + (piece.per_hour or 0) if known else None,
+        )
+        left = None if left is None else left - pods
+    larger = [each for each in shards if each not in kept]
+    if not larger:
+        return None
+    note = f"made larger where it is: {', '.join(f'{e.cluster} to {e.pods}' for e in larger)}"
+    return replace(
+        plan, generation=asked.generation, shards=tuple(shards), note=note, verdicts=()
+    )
 
 
 def _not_enough(

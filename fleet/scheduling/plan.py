@@ -36,6 +36,8 @@ class Shard:
     billing: str = ""
     per_hour: int | None = None
     once: int | None = 0
+    within: tuple[str, ...] = ()
+    """The blocks that it is bound to, of one that was placed before."""
     by_role: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     """Pods of each role by block, the roles in the order in which they took their nodes."""
 

@@ -470,8 +470,16 @@ def _barred(
 
 
 def _unresized(demand: Demand, before: Object) -> None:
-    """Raises Invalid when the workload has another size than when it was placed."""
+    """Raises Invalid when the workload has another size than when it was placed, or of one that may
+    have that, not as many ranks as have a place."""
     placed = {each["name"]: each["pods"] for each in before.get("roles") or ()}
+    if demand.elastic:
+        placed = {
+            each["name"]: int(each["first"]) + int(each["count"])
+            for shard in before.get("shards") or ()
+            for each in shard.get("roles") or ()
+            if int(each["first"]) + int(each["count"]) > demand.pods
+        }
     workload = demand.workload
     resized = [role for role in demand.roles if placed.get(role.name, role.pods) != role.pods]
     if not resized:

@@ -45,6 +45,10 @@ class Question:
     domains: Mapping[Network, str] = field(default_factory=dict)
     quick: bool = False
     """Well is enough, and nothing is to be told of it."""
+    only: str = ""
+    """The one cluster that is asked about; "" for all."""
+    spent: int = 0
+    """What it costs per hour already where it is asked to become larger."""
 
     @property
     def roles(self) -> tuple[tuple[Role, Interval], ...]:
@@ -69,7 +73,7 @@ class Question:
         limit = self.demand.policy.objective.max_price
         if limit is None:
             return None
-        return limit.micro - sum(shard.per_hour or 0 for shard in self.kept)
+        return limit.micro - self.spent - sum(shard.per_hour or 0 for shard in self.kept)
 
     @property
     def payable(self) -> bool:
@@ -140,7 +144,9 @@ def judged(question: Question) -> list[Judged]:
     """Every role with all clusters but those of shards that stay."""
     taken = {shard.cluster for shard in question.kept}
     names: Sequence[str] = question.views.names
-    if taken:
+    if question.only:
+        names = [question.only] if question.only in names else []
+    elif taken:
         names = [name for name in names if name not in taken]
     return [
         Judged(
@@ -190,12 +196,12 @@ def sized(question: Question) -> Demand:
     return replace(demand, roles=tuple(replace(role, pods=count) for role, count in fitted))
 
 
-def fitting(question: Question, most: int | None) -> int:
-    """How many pods of the one gap that is asked about find room, in whole units: up to `most`."""
+def fitting(question: Question, most: int | None) -> Answer | None:
+    """As many pods of the one gap that is asked about as find room, in whole units, up to `most`.
+    None where not one unit does."""
     ((role, gap),) = question.roles
     pods = gap.count if most is None else min(gap.count, most // role.unit * role.unit)
     if pods < role.unit or not question.payable:
-        return 0
+        return None
     asked = replace(question, wanted={role.name: replace(gap, count=pods)})
-    answer = best(asked, judged(asked), asked.ceiling, least=[1])
-    return 0 if answer is None else sum(piece.pods[0] for piece in answer.pieces)
+    return best(asked, judged(asked), asked.ceiling, least=[1])

@@ -148,6 +148,7 @@ def _shards(status: PlacementStatus) -> tuple[Shard, ...]:
             billing=each.billing,
             per_hour=each.per_hour,
             once=each.data_cost,
+            within=tuple(each.blocks),
         )
         for each in sorted(status.shards, key=lambda shard: shard.index)
     )
@@ -233,6 +234,8 @@ def _verdicts(decision: Plan | Refusal | Held, before: Mapping[str, Any]) -> lis
     can."""
     if isinstance(decision, Held):
         return [each for each in before.get("clusters") or () if each.get("verdict") == "Used"]
+    if isinstance(decision, Plan) and not decision.verdicts:
+        return list(before.get("clusters") or ())  # nobody else was asked about
     return [_verdict(each) for each in decision.verdicts]
 
 

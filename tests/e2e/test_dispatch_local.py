@@ -364,3 +364,30 @@ def test_a_shard_that_somebody_suspends_in_its_member_is_placed_anew(on_stage):
         )
         assert {pod["metadata"]["uid"] for pod in stage.bound("east")} == before
         assert "owed" not in stage.placement
+
+
+def test_an_elastic_gang_starts_smaller_goes_on_without_a_member_and_grows_again(on_stage, west):
+    with on_stage(leaseSeconds=15) as stage:
+        policies = f"/apis/fleet.dev/v1alpha1/namespaces/{stage.namespace}/placementpolicies"
+        stage.door.patch(f"{policies}/split", {"spec": {"gang": {"min": 4, "unit": 2}}})
+
+        def whole():
+            return stage.phase == "Running" and stage.placement["ranks"] == "16 of 20"
+
+        stage.submit(20)
+        stage.until(whole)  # sixteen fit, whichever member is known first
+        assert len(stage.pods()) == 16
+        kept = {pod["metadata"]["uid"] for pod in stage.bound("east")}
+        asyncio.run(west.pause_api())
+        try:
+            stage.until(lambda: stage.placement["ranks"] == "8 of 20", within_s=90)
+            assert stage.phase == "Running"
+            assert stage.condition("fleet.dev/AllRanks")["reason"] == "Smaller"
+        finally:
+            asyncio.run(west.resume_api())
+        stage.until(whole, within_s=120)
+        assert {pod["metadata"]["uid"] for pod in stage.bound("east")} == kept
+        told = stage.members["west"].get(f"/api/v1/namespaces/{stage.namespace}/configmaps")
+        (gate,) = [each["data"] for each in told["items"] if "FLEET_NODES" in each.get("data", {})]
+        assert (gate["FLEET_NODES"], gate["PET_NNODES"]) == ("16", "4:20")
+        assert stage.condition("Failed") is None

@@ -83,6 +83,7 @@ class JobWorkload(Workload):
             completions=spec.get("completions"),
             indexed=self.indexed,
             gang=self.gang,
+            nodes=self.nodes if self.gang or spec.get("completions") is None else 0,
             backoff_limit=int(spec.get("backoffLimit", 6)),
             deadline_s=spec.get("activeDeadlineSeconds"),
             started_at=moment((self.obj.get("status") or {}).get("startTime")),
@@ -136,6 +137,12 @@ class Jobs:
 
     def unleased(self, workload: Workload) -> Object:
         return {"spec": {"activeDeadlineSeconds": workload.spec.get("activeDeadlineSeconds")}}
+
+    def sized(self, workload: Workload, count: int) -> Object:
+        spec = {"parallelism": count}
+        if workload.spec.get("completions") is not None:
+            spec["completions"] = count
+        return {"spec": spec}
 
     def followed(self, workload: Workload, view: ShardView) -> Object | None:
         return None

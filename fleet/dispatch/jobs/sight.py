@@ -20,7 +20,6 @@ class JobView(ShardView):
     active: int = 0
     ready: int = 0
     terminating: int = 0
-    succeeded: int = 0
     completed: str = ""
     """Completed indexes as the Job counts them, `0,2-3`."""
     failed_indexes: str = ""
@@ -50,6 +49,7 @@ def job_view(job: Mapping[str, Any]) -> JobView:
         terminating=status.get("terminating") or 0,
         succeeded=status.get("succeeded") or 0,
         failed=status.get("failed") or 0,
+        size=spec.get("parallelism"),
         completed=status.get("completedIndexes") or "",
         failed_indexes=status.get("failedIndexes") or "",
     )

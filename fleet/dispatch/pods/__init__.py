@@ -94,6 +94,9 @@ class Pods:
     def unleased(self, workload: Workload) -> Object:
         return {}
 
+    def sized(self, workload: Workload, count: int) -> Object:
+        return {}
+
     def followed(self, workload: Workload, view: ShardView) -> Object | None:
         assert isinstance(view, sight.PodShard)
         return following.patch_of(workload.obj, view.pod)

@@ -296,7 +296,10 @@ class Member:
         elif len(done) >= spec["completions"]:
             await self._end(job, active, "Complete", "CompletionsReached")
         else:
-            busy = {_index(pod) for pod in active}
+            for pod in active:
+                if _index(pod) >= spec["completions"]:
+                    await self.drop("pods", pod)
+            busy = {_index(pod) for pod in active if _index(pod) < spec["completions"]}
             for index in range(spec["completions"]):
                 if index not in busy | done and len(busy) < spec["parallelism"]:
                     await self._make_pod(job, index)

@@ -428,3 +428,136 @@ async def test_a_gateway_that_dies_while_a_part_is_lost_or_comes_back_goes_on(
     await fleet.settle()
     assert fleet.left_over() == []
     assert charged(fleet) == 0
+
+
+# -- in the cluster where it is, and by its user
+
+
+async def replaced(fleet, **more):
+    """Another policy instead of the fixture's."""
+    present = fleet.store.get(PLACEMENT_POLICY.resource, "payments", "all")
+    await fleet.store.delete(
+        PLACEMENT_POLICY.resource, namespace="payments", name="all", expected=present.revision
+    )
+    await policy(fleet, **more)
+
+
+async def test_a_job_in_one_cluster_grows_where_it_is(elastic):
+    fleet = elastic
+    await replaced(fleet, mode="One", min=2, unit=2)
+    await quota(fleet, 20)
+    await fleet.run_job("train", 8)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed() == {"east": (0, 4, "Running")}
+    (job,) = fleet.members["east"].all("jobs")
+    pods = {pod["metadata"]["uid"] for pod in fleet.members["east"].all("pods")}
+    fleet.members["east"].room = 7
+    await fleet.until(lambda: fleet.record().ranks == 6)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    await fleet.settle()
+    assert fleet.placed() == {"east": (0, 6, "Running")}
+    (same,) = fleet.members["east"].all("jobs")
+    assert same["metadata"]["uid"] == job["metadata"]["uid"]
+    assert (same["spec"]["parallelism"], same["spec"]["completions"]) == (6, 6)
+    assert pods <= {pod["metadata"]["uid"] for pod in fleet.members["east"].all("pods")}
+    assert sorted(fleet.running()) == list(range(6))
+    assert charged(fleet) == 6
+    generation, ranks = world(fleet, "east")
+    assert (generation, ranks) == (fleet.record().generation, list(range(6)))
+    assert fleet.record().budget.charged == 0
+
+
+async def test_ranks_that_find_no_room_where_it_was_to_grow_are_given_up(elastic):
+    fleet = elastic
+    await replaced(fleet, mode="One", min=2, unit=2)
+    await quota(fleet, 20)
+    await fleet.run_job("train", 8)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    east = fleet.members["east"]
+    east.room = 8
+    await fleet.until(lambda: fleet.record().ranks == 8)
+    east.room = 6
+    await fleet.until(lambda: phase(fleet) == "Running")
+    await fleet.settle()
+    assert fleet.placed() == {"east": (0, 6, "Running")}
+    assert charged(fleet) == 6
+    (job,) = east.all("jobs")
+    assert job["spec"]["completions"] == 6
+    assert len(east.all("pods")) == 6
+
+
+async def test_a_lost_part_comes_to_where_the_rest_is_when_there_is_room(elastic):
+    fleet = elastic
+    await two_halves(fleet)
+    fleet.members["west"].cut = True
+    await fleet.until(lambda: "west" not in fleet.placed())
+    fleet.members["east"].room = 10
+    await fleet.until(lambda: phase(fleet) == "Running" and fleet.record().ranks == 8)
+    await fleet.settle()
+    assert fleet.placed() == {"east": (0, 8, "Running")}
+    assert sorted(fleet.members["east"].all("pods"), key=str)
+    assert charged(fleet) == 8
+    fleet.members["west"].cut = False
+    await fleet.settle()
+    assert fleet.members["west"].all("jobs") == []
+
+
+def of_ranks(count):
+    return lambda job: job["spec"].update(parallelism=count, completions=count)
+
+
+async def test_its_user_makes_it_smaller_and_larger(elastic):
+    fleet = elastic
+    await two_halves(fleet)
+    await fleet.change_job("train", of_ranks(6))
+    await fleet.settle()
+    assert fleet.placed() == {"east": (0, 4, "Running"), "west": (4, 2, "Running")}
+    assert sorted(fleet.running()) == list(range(6))
+    assert (charged(fleet), status(fleet)["ranks"]) == (6, "6 of 6")
+    await fleet.change_job("train", of_ranks(2))
+    await fleet.settle()
+    assert fleet.placed() == {"east": (0, 2, "Running")}
+    assert sorted(fleet.running()) == [0, 1]
+    assert fleet.members["west"].all("jobs") == []
+    assert charged(fleet) == 2
+    await fleet.change_job("train", of_ranks(8))
+    await fleet.until(lambda: len(fleet.running()) == 8)
+    await fleet.settle()
+    assert (phase(fleet), charged(fleet), status(fleet)["ranks"]) == ("Running", 8, "8 of 8")
+    assert world(fleet, "east")[1] == list(range(8))
+
+
+@pytest.mark.parametrize("count", [5, 0])
+async def test_a_size_that_it_cannot_have_changes_nothing(elastic, count):
+    fleet = elastic
+    await two_halves(fleet)
+    before = status(fleet)
+    await fleet.change_job("train", of_ranks(count))
+    await fleet.settle()
+    assert fleet.placed() == {"east": (0, 4, "Running"), "west": (4, 4, "Running")}
+    assert status(fleet)["generation"] == before["generation"]
+
+
+@pytest.mark.parametrize("operations", range(0, 90, 5))
+async def test_a_gateway_that_dies_during_a_resize_goes_on_with_it(elastic, crash, operations):
+    fleet = elastic
+    await two_halves(fleet)
+    await fleet.change_job("train", of_ranks(2))
+    fleet.crash_after = fleet.operations + operations
+    try:
+        for _ in range(12):
+            await fleet.round()
+        await fleet.change_job("train", of_ranks(8))
+        for _ in range(30):
+            await fleet.round()
+    except crash:
+        pass
+    await fleet.restart()
+    await fleet.change_job("train", of_ranks(8))
+    await fleet.until(lambda: len(fleet.running()) == 8, rounds=400)
+    await fleet.settle()
+    assert (phase(fleet), charged(fleet)) == ("Running", 8)
+    await fleet.change_job("train", of_ranks(2))
+    await fleet.settle()
+    assert sorted(fleet.running()) == [0, 1]
+    assert charged(fleet) == 2
