@@ -258,8 +258,7 @@ class _Pass:
             self._taken_s = view.grace_s or 0
             return record
         if view.outcome == "Complete":
-            done = replace(shard, state="Succeeded", finished_at=self.now)
-            return record.with_shards([done])
+            return self._done(record, shard, view)
         if view.outcome == "Failed":
             return self._failed(record, shard, view)
         if view.deleting:
@@ -276,11 +275,18 @@ class _Pass:
             self._serve(record, shard, view)
         return record
 
+    def _done(self, record: Record, shard: Shard, view: ShardView) -> Record:
+        """What it was to grow by when it came to its end has not run."""
+        if elastic.enlarged(shard) and view.size is not None and view.size < shard.count:
+            record = elastic.cut(record, {shard.cluster: view.size})
+            shard = next(each for each in record.shards if each.cluster == shard.cluster)
+        return record.with_shards([replace(shard, state="Succeeded", finished_at=self.now)])
+
     def _size(self, record: Record, shard: Shard, view: ShardView) -> None:
         """Have it be as large as is recorded, once its lease need not be renewed: both change the
         very object that was seen."""
         if record.elastic and view.size is not None and view.size != shard.count:
-            if view.size < shard.count and self._finishes(record):
+            if view.size < shard.count and elastic.finishes(record, self.s.sights):
                 return
             if not any(isinstance(act, Renew) and act.shard == shard for act in self.acts):
                 self.acts.append(Resize(shard, view))
@@ -478,6 +484,8 @@ class _Pass:
             record = self._owe(record, rest, "Aborted")
         else:
             record = self._owe(record, [e for e in record.shards if e.to_come], "Aborted")
+        if record.elastic:
+            record = replace(record, generation=record.generation + 1)  # fewer run, and are told
         return self._wait(record, reason=broken[0].reason, message=message)
 
     def _growth_is_late(self, record: Record) -> Record:
@@ -485,20 +493,9 @@ class _Pass:
         coming = any(each.to_come for each in record.shards)
         if not (record.elastic and coming) or record.phase not in ("QuotaHeld", "Holding"):
             return record
-        if self._finishes(record):
+        if elastic.finishes(record, self.s.sights):
             return self._release(record, reason="Finishing", message="its first ranks are done")
         return record
-
-    def _finishes(self, record: Record) -> bool:
-        """Whether a rank of it is done: who would join now, would find nobody."""
-        if any(each.state == "Succeeded" for each in record.shards):
-            return True
-        seen = [self._sight(each) for each in record.shards if each.live]
-        return any(
-            (each.view is not None and each.view.succeeded)
-            or any(pod.phase == "Succeeded" for pod in each.pods)
-            for each in seen
-        )
 
     def _wait(self, record: Record, *, reason: str, message: str) -> Record:
         """Queued, or Lost while other shards go on; an elastic workload with enough of those runs
@@ -663,7 +660,7 @@ class _Pass:
             and self._sight(each).bound() < each.count
         ]
         ends = record.since + self.s.timing.hold_limit_s
-        finishes = self._finishes(record)
+        finishes = elastic.finishes(record, self.s.sights)
         if not late or (self.now < ends and not finishes):
             self._again += [ends] if late else []
             return record

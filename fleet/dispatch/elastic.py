@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from fleet.dispatch.record import Record, Shard
-    from fleet.dispatch.sight import PodView
+    from fleet.dispatch.sight import PodView, Sight
 
 Object = dict[str, Any]
 
@@ -55,6 +55,19 @@ def grows(record: Record, job: Object, nodes: int) -> bool:
         for each in record.shards
     )
     return calm and record.ranks < record.most == nodes
+
+
+def finishes(record: Record, sights: Mapping[str, Sight]) -> bool:
+    """Whether a rank of it is done: who would join now, would find nobody."""
+    if any(each.state == "Succeeded" for each in record.shards):
+        return True
+    seen = [sights.get(each.cluster) for each in record.shards if each.live]
+    return any(
+        (each.view is not None and each.view.succeeded)
+        or any(pod.phase == "Succeeded" for pod in each.pods)
+        for each in seen
+        if each is not None
+    )
 
 
 def enlarged(shard: Shard) -> bool:

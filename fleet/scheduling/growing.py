@@ -47,7 +47,7 @@ def grown(
     if not more:
         return None
     barred = dict.fromkeys(_awaited(engine, rooms, run), "work that waits comes first")
-    barred |= {name: "more was given there a moment ago" for name in taken}
+    barred |= dict.fromkeys(taken, "more was given there a moment ago")
     decision = rooms.choose(replace(asked, more=more, barred={**barred, **asked.barred}))
     if not isinstance(decision, Plan) or decision.pods <= asked.running.pods:
         return None

@@ -250,9 +250,7 @@ def _made_larger(
     if not larger:
         return None
     note = f"made larger where it is: {', '.join(f'{e.cluster} to {e.pods}' for e in larger)}"
-    return replace(
-        plan, generation=asked.generation, shards=tuple(shards), note=note, verdicts=()
-    )
+    return replace(plan, generation=asked.generation, shards=tuple(shards), note=note, verdicts=())
 
 
 def _not_enough(

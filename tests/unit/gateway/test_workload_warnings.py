@@ -100,10 +100,9 @@ async def test_other_numbers_of_pods_do_not_reach_a_job_that_runs(
 async def test_an_elastic_job_follows_its_size_or_says_why_not(
     door: Any, size: Any, said: str
 ) -> None:
-    await send(door, "DELETE", f"{JOBS}/train", {})
     container = {"name": "main", "image": "any"}
     job = {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "wide"},
         "spec": {
             "parallelism": 6, "completions": 6, "completionMode": "Indexed",
             "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
@@ -116,8 +115,15 @@ async def test_an_elastic_job_follows_its_size_or_says_why_not(
         "roles": [{"name": "worker", "first": 0, "count": 6}],
     }  # fmt: skip
     status = {"phase": "Running", "roles": [role], "shards": [shard]}
-    await send(door, "PATCH", f"{PLACEMENTS}/{PLACEMENT}/status", {"status": status})
-    told = await send(door, "PATCH", f"{JOBS}/train", {"spec": size})
+    placement = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "Placement",
+        "metadata": {"name": name_of("Job", "wide")},
+        "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "wide"}},
+    }  # fmt: skip
+    await send(door, "POST", PLACEMENTS, placement)
+    path = f"{PLACEMENTS}/{name_of('Job', 'wide')}/status"
+    await send(door, "PATCH", path, {"status": status})
+    told = await send(door, "PATCH", f"{JOBS}/wide", {"spec": size})
     begins = "spec.parallelism: the Job runs on with 6 of 6 ranks: "
     assert [each.startswith(begins) and each.endswith(said) for each in told] == [True] * bool(said)
 
