@@ -153,7 +153,8 @@ def placed_anew(
     network and within the span that the policy leaves. A lost cluster may be taken again if it
     comes into question. Each gap in the ranks of a role is placed by itself, the largest first,
     together with one of each other role. Of a role that may be smaller as much as finds room, and
-    no more than `more` pods.
+    no more than `more` pods: first where ranks are missing right behind those of a survivor, in
+    its cluster, then elsewhere.
     """
     but, scores = _extended(extensions, plan.demand, views, but)
     kept = survivors = tuple(shard for shard in plan.shards if shard.cluster not in lost)
@@ -185,7 +186,8 @@ def placed_anew(
         if isinstance(decided, Refusal):
             return decided
         kept = decided.shards
-    if smaller and (kept is survivors or _pods(kept) < (plan.demand.role.least or 0)):
+    too_few = kept is survivors or _pods(kept) < (plan.demand.role.least or 0)
+    if smaller and any(missing) and too_few:
         return _not_enough(asked, plan, survivors, missing[0], views)
     if isinstance(decided, Plan) and any(missing):
         shards = _numbered(plan.demand, decided.shards, survivors)
