@@ -1,4 +1,4 @@
-"""An elastic gang of real processes over embedded members: smaller, without a member, and resized."""
+"""An elastic gang of real processes over embedded members: smaller, short of a member, resized."""
 
 from __future__ import annotations
 

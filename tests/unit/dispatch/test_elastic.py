@@ -15,7 +15,7 @@ from fleet.dispatch.budget import brought_on
 from fleet.dispatch.decisions import decide
 from fleet.dispatch.jobs.sight import JobView
 from fleet.dispatch.record import Record, Shard
-from fleet.dispatch.sight import PodView, Sight
+from fleet.dispatch.sight import PodView, Refused, Sight
 from fleet.dispatch.situation import Ask, Situation, Timing
 
 NOW = 1_800_000_000.0
@@ -69,7 +69,7 @@ def decided(before, *sights, now=NOW, ask=ASK):
             now=now,
             sights={each.cluster: each for each in sights},
             timing=Timing(hold_s=30, hold_limit_s=60, margin_s=5),
-        )  # fmt: skip
+        )
     )
 
 
@@ -176,8 +176,6 @@ def test_at_its_end_it_has_the_ranks_that_ran():
 
 
 def test_a_refusal_to_become_larger_ends_nothing():
-    from fleet.dispatch.sight import Refused
-
     no = Refused("Forbidden", "quota", since=NOW - 100)
     sight = replace(seen(EAST), refused=no)
     after = decided(gang(LARGER, phase="Committed"), sight, now=NOW + 61).record
