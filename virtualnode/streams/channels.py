@@ -18,7 +18,7 @@ from virtualnode.streams.websocket import Broken
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from virtualnode.kubelet.runtime import Execution, Input, Output, Running
+    from virtualnode.kubelet.runtime import Execution, Input, Output
     from virtualnode.streams.websocket import WebSocket
 
 V5: Final = "v5.channel.k8s.io"
@@ -61,12 +61,17 @@ class Session:
             await execution.kill()
             execution.close()
 
-    async def attach(self, running: Running, live: AsyncIterator[tuple[str, bytes]]) -> None:
-        """Show what a container writes from here on, and pass it input, until either ends."""
+    async def attach(
+        self, stdin: Input | None, live: AsyncIterator[tuple[str, bytes]], *, once: bool
+    ) -> None:
+        """Show what a container writes from here on, and pass it input, until either ends. With
+        `once` its input ends with this client's, else it stays open for others."""
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(self._input(running.stdin, keep=True), name="stdin")
+            reading = tasks.create_task(self._input(stdin, keep=not once), name="stdin")
             showing = tasks.create_task(self._show(live), name="output")
             await asyncio.wait({reading, showing}, return_when=asyncio.FIRST_COMPLETED)
+            if stdin is not None and once:
+                stdin.close()
             if showing.done():
                 await self._tell(_SUCCESS)
             await self._socket.close()

@@ -129,9 +129,12 @@ class PodStreams:
         running = place.worker.running[place.container]
         headers, protocol = _upgrade(request, channels.PROTOCOLS)
         live = running.log.live()
+        stdin = running.stdin if _flag(request, "stdin") else None
+        containers = place.pod["spec"]["containers"]
+        once = any(each["name"] == place.container and each.get("stdinOnce") for each in containers)
 
         async def session(socket: WebSocket) -> None:
-            await channels.Session(socket, protocol).attach(running, live)
+            await channels.Session(socket, protocol).attach(stdin, live, once=once)
 
         return self._tunnel(headers, session, name=f"attach to {target.name}")
 

@@ -142,6 +142,45 @@ async def test_attach_shows_what_comes_and_passes_input(api, session, pod):
     assert orjson.loads(found[3])["status"] == "Success"
 
 
+ATTACH = "/api/v1/namespaces/default/pods/p/attach?stdin=true&stdout=true&stderr=true"
+
+
+async def test_the_end_of_the_input_ends_that_of_a_container_which_takes_it_once(api, session, pod):
+    container = {"stdin": True, "stdinOnce": True}
+    await api.create("pods", pod("p", "cat", container=container))
+    await api.until_one("pods", "p", running)
+    async with session.ws_connect(ATTACH, protocols=("v5.channel.k8s.io",)) as socket:
+        await socket.send_bytes(b"\0hello\n")
+        await socket.send_bytes(b"\xff\0")
+        found = await channels(socket)
+    assert found[1] == b"hello\n"
+    await api.until_one("pods", "p", lambda found: found["status"]["phase"] == "Succeeded")
+
+
+async def test_a_client_that_goes_is_the_end_of_the_input_too(api, session, pod):
+    container = {"stdin": True, "stdinOnce": True}
+    await api.create("pods", pod("p", "cat", container=container))
+    await api.until_one("pods", "p", running)
+    async with session.ws_connect(ATTACH, protocols=("v4.channel.k8s.io",)):
+        pass
+    await api.until_one("pods", "p", lambda found: found["status"]["phase"] == "Succeeded")
+
+
+async def test_other_containers_take_the_input_of_several_clients(api, session, pod):
+    await api.create("pods", pod("p", "cat", container={"stdin": True}))
+    await api.until_one("pods", "p", running)
+    for said in (b"one\n", b"two\n"):
+        looks = ATTACH.replace("stdin=true&", "")
+        async with session.ws_connect(looks, protocols=("v5.channel.k8s.io",)) as other:
+            await other.send_bytes(b"\0nobody asked\n")
+        async with session.ws_connect(ATTACH, protocols=("v5.channel.k8s.io",)) as socket:
+            await socket.send_bytes(b"\0" + said)
+            await socket.send_bytes(b"\xff\0")
+            while said not in await socket.receive_bytes():
+                pass
+    assert await api.logs("p") == "one\ntwo\n"
+
+
 async def test_a_log_is_followed_to_its_end(api, session, pod):
     script = "for i in 1 2 3; do echo $i; sleep 0.05; done"
     await api.create("pods", pod("p", "sh", "-c", script))
