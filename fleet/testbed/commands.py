@@ -89,6 +89,9 @@ async def up(
     async with _turn(home, progress):
         _check_kinds(provider, chosen, home)
         networks = _networks(chosen, home)
+        there = [name for name in chosen if shape.remembered(home / name) is not None]
+        if nodes is not None and there:
+            progress(f"{', '.join(there)}: there already, with the nodes that it was made with")
         members = [
             _member(provider, name, nodes, home / name, networks[name], progress) for name in chosen
         ]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import platform
 import random
@@ -22,7 +21,6 @@ import sys
 import tempfile
 import zlib
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -47,7 +45,6 @@ PLANE_LABEL = "fleet.dev/parameter-plane"
 Cluster object."""
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-_SHAPES_FILE = "nodes.json"
 _networks_in_use: set[int] = set()
 
 
@@ -302,17 +299,12 @@ def arguments(root: Path) -> list[str]:
     return [sys.executable, "-m", "fleet.testbed.embedded", str(root)]
 
 
-def remember(root: Path, nodes: Sequence[shape.NodeShape]) -> None:
-    """Write down what nodes the member is to have, for `host`."""
-    (root / _SHAPES_FILE).write_text(json.dumps([asdict(each) for each in nodes]))
-
-
 async def host(root: Path) -> None:
     """Host the member of `root` until SIGTERM or SIGINT. Raises TestbedError."""
     found = layout.load(root)
     if found is None:
         raise TestbedError(f"there is no member in {root}")
-    nodes = [shape.NodeShape(**each) for each in json.loads((root / _SHAPES_FILE).read_text())]
+    nodes = shape.remembered(root) or ()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from fleet.errors import TestbedError
-from fleet.testbed import admin, embedded, layout, processes
+from fleet.testbed import admin, embedded, layout, processes, shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class HostedCluster:
                 network=self._network,
                 components=(embedded.COMPONENT,),
             )
-            embedded.remember(self._root, self._nodes)
+            shape.remember(self._root, self._nodes)
         async with turn:
             known = processes.recorded(found.run).get(embedded.COMPONENT)
             if known is None or not known.alive:

@@ -162,6 +162,11 @@ class LocalCluster:
         self._layout = layout.load(self._root) or layout.create(
             self.name, root=self._root, network=self._network, components=self._components
         )
+        known = shape.remembered(self._root)
+        if known is None:
+            shape.remember(self._root, self._nodes)
+        else:
+            self._nodes = known
         before = self.running()
         if self._leash is None and not before.keys() >= set(self._components):
             self._leash = Leash(self.layout.run)

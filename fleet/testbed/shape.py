@@ -5,8 +5,9 @@ Pure values; `local` writes the Node objects, kwok keeps them Ready.
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fleet.errors import TestbedError
@@ -14,6 +15,7 @@ from fleet.testbed.binaries import KUBERNETES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 ACCELERATOR = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -34,6 +36,23 @@ class NodeShape:
     @property
     def full_capacity(self) -> dict[str, str]:
         return {"cpu": "32", "memory": "256Gi", "pods": "110", **self.capacity}
+
+
+_FILE = "nodes.json"
+
+
+def remember(root: Path, nodes: Sequence[NodeShape]) -> None:
+    """Write down in its folder what nodes a member is made with."""
+    (root / _FILE).write_text(json.dumps([asdict(each) for each in nodes]))
+
+
+def remembered(root: Path) -> tuple[NodeShape, ...] | None:
+    """None for a member that was not made yet."""
+    try:
+        stored = json.loads((root / _FILE).read_text())
+    except FileNotFoundError:
+        return None
+    return tuple(NodeShape(**each) for each in stored)
 
 
 DEFAULT = (NodeShape(count=2, capacity={ACCELERATOR: "4"}, labels={PRODUCT_LABEL: "h200"}),)

@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from fleet.errors import TestbedError
-from fleet.testbed import commands, kwok, layout, processes
+from fleet.testbed import admin, commands, kwok, layout, processes
 from fleet.testbed.components import API_ONLY
 from fleet.testbed.local import LocalCluster
+from fleet.testbed.shape import NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -317,10 +318,18 @@ async def test_up_restarts_what_died(binaries, tmp_path):
         (seen,) = await commands.status("local", home=home)
         assert seen.summary == "kube-scheduler paused, kwok gone"
 
-        (mended,) = await commands.up("local", names=["solo"], home=home, progress=said.append)
+        nodes = [NodeShape(count=9, capacity={"cpu": "4"})]
+        (mended,) = await commands.up(
+            "local", names=["solo"], nodes=nodes, home=home, progress=said.append
+        )
         assert mended.summary == "ready"
         after = processes.recorded(home / "solo" / "run")
         assert {name for name in before if before[name] != after[name]} == {"kwok"}
+        assert "solo: there already, with the nodes that it was made with" in said
+        made = layout.load(home / "solo")
+        tls = admin.ssl_context(ca=made.ca, cert=made.cert("admin"), key=made.key("admin"))
+        async with admin.AdminClient.connect(made.server, tls) as client:
+            assert len((await client.get("/api/v1/nodes"))["items"]) == 2
     finally:
         await commands.down("local", home=home, progress=said.append)
 

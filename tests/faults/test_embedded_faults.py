@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from fleet.errors import TestbedError
-from fleet.testbed import admin, embedded, layout
+from fleet.testbed import admin, embedded, layout, shape
 from fleet.testbed.embedded import EmbeddedCluster
 from fleet.testbed.shape import ACCELERATOR, NodeShape
 
@@ -92,7 +92,7 @@ def said(found):
 async def hosted(root: Path):
     """A member in a process of its own, as the command line has them, and a client of it."""
     files = layout.create("hosted", root=root, network=63, components=(embedded.COMPONENT,))
-    embedded.remember(root, SHAPES)
+    shape.remember(root, SHAPES)
     process = subprocess.Popen(embedded.arguments(root), stderr=sys.stderr)  # noqa: ASYNC220
     tls = admin.ssl_context(ca=files.ca, cert=files.cert("admin"), key=files.key("admin"))
     try:
