@@ -744,6 +744,18 @@ class Watch:
         """When each workload was told that it would end."""
 
     def look(self):
+        self.look_at_notices()
+        lives = self.lives
+        for terms in lives.desk.terms:
+            for account in lives.desk.accounts():
+                leaving = sum(
+                    loan.amounts.get(account.key, 0)
+                    for loan in lives.desk.loans.values()
+                    if loan.donor == terms.donor and loan.recalled
+                )
+                assert account.lent - leaving <= account.lendable, "into the donor's floor"
+
+    def look_at_notices(self):
         lives, fleet = self.lives, self.lives.fleet
         lives.planner.engine.verify()
         names = [name for name in fleet.records() if fleet.job(name) is not None]
@@ -758,14 +770,87 @@ class Watch:
                 ends = self.notices.get((name, loan["since"]))
                 assert ends is not None, "it was ended without notice"
                 assert fleet.clock.now >= seconds(ends), "before its notice was over"
-        for terms in lives.desk.terms:
-            for account in lives.desk.accounts():
-                leaving = sum(
-                    loan.amounts.get(account.key, 0)
-                    for loan in lives.desk.loans.values()
-                    if loan.donor == terms.donor and loan.recalled
-                )
-                assert account.lent - leaving <= account.lendable, "into the donor's floor"
+        self.look_at_loans(names)
+
+    def look_at_loans(self, names):
+        """What stands at the work is what the desk knows; nobody is ended for one that is none."""
+        lives = self.lives
+        for name in names:
+            status, uid = lives.status(name), lives.fleet.job(name)["metadata"]["uid"]
+            told = status.get("preemptedFor")
+            if uid in lives.desk.loans:
+                run = lives.planner.engine.running()[uid]
+                assert bool(run.leaving_for) >= lives.desk.loans[uid].recalled
+            if told and told["kind"] == "LendingPolicy":
+                assert status.get("loan") or status["phase"] == "Queued"
+
+
+async def edit(lives, rng, keep):
+    """A rule of loans, as somebody might edit it in the middle of anything."""
+    nobody = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
+    serving = {"matchLabels": {"team": "serving"}}
+    match rng.choice(["donor", "company", "borrower", "gone", "to", "two", "back"]):
+        case "donor":
+            await lives.quota(
+                "serving", rng.choice([0, 4, 8]), parent="company", namespaces=serving
+            )
+        case "company":
+            await lives.quota("company", rng.choice([16, 20, 24]))
+        case "borrower":
+            await lives.quota("train", rng.choice([0, 4]), parent="company", namespaces=nobody)
+        case "gone":
+            for entry in lives.fleet.store.collection(LENDING_POLICY.resource).snapshot().entries():
+                await lives.drop(LENDING_POLICY, entry.name)
+        case "to":
+            await lives.lend(keep=keep, to=[{"quota": "company"}])
+        case "two":
+            await lives.lend("day", keep="None", term="30s")
+        case "back":
+            await lives.quota("company", 16)
+            await lives.quota("train", 4, parent="company", namespaces=nobody)
+            await lives.quota("serving", 12, parent="company", namespaces=serving)
+            await lives.lend(keep=keep)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_histories_of_loans_keep_notice_whatever_is_edited(lives, crash, seed):
+    """Quotas cut, loans' policies edited and deleted in the middle of a notice; gateways die."""
+    fleet, rng, watch = lives.fleet, random.Random(seed), Watch(lives)
+    keep = rng.choice(["None", "SurvivesLossOfOneCluster"])
+    await lives.lend(keep=keep, term=rng.choice(["20s", "1h"]), renew=rng.random() < 0.7)
+    made = 0
+    for _ in range(30):
+        match rng.choice(["job", "job", "serving", "edit", "edit", "delete", "crash", "wait"]):
+            case "job":
+                made += 1
+                await fleet.run_job(f"w{made}", rng.choice([2, 4, 6]), **{
+                    "run-for": rng.choice([30, 300])
+                })  # fmt: skip
+            case "serving":
+                free = {name: m.room - m.used() for name, m in fleet.members.items()}
+                lives.books.serving = {n: min(rng.randrange(5), free[n]) for n in free}
+            case "edit":
+                await edit(lives, rng, keep)
+            case "delete" if made:
+                name = f"w{rng.randrange(made) + 1}"
+                if fleet.job(name) is not None:
+                    await fleet.delete_job(name)
+            case "crash":
+                fleet.crash_after = fleet.operations + rng.randrange(30)
+        for _ in range(rng.randrange(1, 8)):
+            try:
+                await fleet.round()
+            except crash:
+                await fleet.restart()
+                await fleet.round()
+            watch.look()
+    fleet.crash_after = None
+    for name in list(fleet.records()):
+        if fleet.job(name) is not None:
+            await fleet.delete_job(name)
+    await fleet.until(lambda: not fleet.left_over())
+    await fleet.round()
+    assert not lives.desk.loans
 
 
 @pytest.mark.parametrize("seed", range(8))
