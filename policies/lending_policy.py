@@ -16,6 +16,14 @@ KeepFloor = Literal["None", "SurvivesLossOfOneCluster"]
 RecallStep = Literal["Expired", "CheapestCheckpoint", "LowestPriority"]
 
 
+class Expected(Model):
+    """What a donor is about to need of one resource."""
+
+    name: str = setting(REQUIRED, "Name of the resource, e.g. nvidia.com/gpu.")
+    accelerator: str = setting("", "Kind of accelerator.")
+    amount: ResourceAmount = setting(REQUIRED, "How much.")
+
+
 class Donor(Model):
     """The quota that lends, and what it never lends."""
 
@@ -26,6 +34,11 @@ class Donor(Model):
         "is lost.",
     )
     keep_share: Share = setting("0%", "Share of its guaranteed amounts that it never lends.")
+    expects: Items[Expected] = setting(
+        (),
+        "What it is about to need beyond what its work has and waits for, as whoever foresees it "
+        "says. It is kept as if it waited, and called back in time if written a notice before.",
+    )
 
 
 class Borrower(Model):

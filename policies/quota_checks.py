@@ -94,6 +94,14 @@ def _lending_policy(new: LendingPolicy) -> Iterator[Cause]:
         yield fault("spec.from.quota", "may not be empty")
     if not spec.to:
         yield fault("spec.to", "may not be empty: name the quotas that may borrow")
+    expected: set[tuple[str, str]] = set()
+    for index, each in enumerate(spec.from_.expects):
+        where, key = f"spec.from.expects[{index}]", (each.name, each.accelerator)
+        if not each.name:
+            yield fault(f"{where}.name", "may not be empty")
+        elif key in expected:
+            yield fault(where, f'"{" ".join(filter(None, key))}" is there twice')
+        expected.add(key)
     seen: set[str] = set()
     for index, borrower in enumerate(spec.to):
         where = f"spec.to[{index}].quota"

@@ -442,9 +442,23 @@ class Desk:
         known = self._known.get((donor, bool(expected)))
         if known is None:
             clusters = len(self._members.free(donor)) if self._members is not None else 0
-            known = self._books.needs(donor, self._keys(donor), expected, clusters=clusters)
+            told = self._foreseen(donor, expected or {})
+            known = self._books.needs(donor, self._keys(donor), told, clusters=clusters)
             self._known[donor, bool(expected)] = known
         return known
+
+    def _foreseen(self, donor: str, expected: Mapping[Key, int]) -> Counter[Key]:
+        """What it is about to need: as was given, and as its policies say, of several the most."""
+        told: Counter[Key] = Counter()
+        for terms in self.terms:
+            if terms.donor == donor:
+                said: Counter[Key] = Counter()
+                for key, amount in terms.expects:
+                    if (line := self._books.line(donor, key)) is not None:
+                        said[line] += amount
+                told |= said
+        told.update(expected)
+        return told
 
     def _forget(self) -> None:
         self._known.clear()

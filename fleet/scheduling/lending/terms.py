@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet.scheduling.quota.tree import Key
 from policies import LENDING_POLICY
+from policies.fleet_quota import smallest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +39,8 @@ class Terms:
     closed: bool = False
     """Its object cannot be read: nothing more is lent by it, and what is on loan stays to the end
     of its term."""
+    expects: tuple[tuple[Key, int], ...] = ()
+    """What the donor is about to need beyond what its work has and waits for."""
 
 
 def terms_of(objects: Iterable[Object]) -> list[Terms]:
@@ -58,6 +62,10 @@ def terms_of(objects: Iterable[Object]) -> list[Terms]:
                 recall_order=spec.recall_order,
                 exclusive=spec.isolation.node == "Exclusive",
                 network_policy=spec.isolation.network_policy,
+                expects=tuple(
+                    (Key(each.name, each.accelerator), smallest(each.name, each.amount))
+                    for each in spec.from_.expects
+                ),
             )
         )
     return sorted(found, key=lambda terms: terms.name)

@@ -461,6 +461,20 @@ def test_filling_in_twice_changes_nothing():
              "recallOrder": ["Expired", "Expired"]},
             "spec.recallOrder", "names a step twice",
         ),
+        (
+            LENDING_POLICY,
+            {"from": {"quota": "a", "expects": [
+                {"name": "gpu", "accelerator": "h200", "amount": "1"}, {"name": "gpu", "amount": 2},
+                {"name": "gpu", "accelerator": "h200", "amount": "3"}]},
+             "to": [{"quota": "b"}]},
+            "spec.from.expects[2]", '"gpu h200" is there twice',
+        ),
+        (
+            LENDING_POLICY,
+            {"from": {"quota": "a", "expects": [{"name": "gpu", "amount": "-1"}]},
+             "to": [{"quota": "b"}]},
+            "spec.from.expects[0].amount", '"-1" may not be negative',
+        ),
         (LENDING_POLICY, {"to": [{"quota": "b"}]}, "spec.from", "must be given: the donor"),
         (PLACEMENT, {}, "spec.workload", "must be given: the workload"),
     ],

@@ -376,6 +376,23 @@ def test_what_is_expected_is_called_back_before_it_is_needed() -> None:
     assert uids(play.step(2, expected={"serving": {GPU: 5}}), Recall) == ["guest"]
 
 
+def test_what_its_policies_expect_a_donor_to_need_is_kept_and_called_back() -> None:
+    """Of several policies the most; a kind that no line names counts where its work would."""
+    play = Play()
+    play.submit("own", 8)
+    play.submit("guest", 12, hours=None)
+    assert play.lent() == ["guest"]
+    soon, more = ((GPU, 12),), ((GPU, 4), (Key("cpu"), 99), (GPU, 9))
+    for expects, others, recalled in (
+        (soon, (), []), ((), soon, []), (soon, more, ["guest"]),
+    ):  # fmt: skip
+        day = Terms("day", "serving", ("cv",), keep_floor="None", expects=others)
+        play.desk.change(play.quotas, [replace(NIGHT, expects=expects), day])
+        assert uids(play.step(1), Recall) == recalled
+    (account, _) = play.desk.accounts()
+    assert (account.floor, account.lendable) == (13, 11)
+
+
 def test_what_is_called_back_goes_on_if_the_own_quota_comes_to_cover_it() -> None:
     play = Play()
     play.submit("own", 8)
@@ -538,7 +555,15 @@ def test_terms_are_read_from_a_lending_policy() -> None:
         "kind": "LendingPolicy",
         "metadata": {"name": "night"},
         "spec": {
-            "from": {"quota": "serving", "keepFloor": "None", "keepShare": "25%"},
+            "from": {
+                "quota": "serving",
+                "keepFloor": "None",
+                "keepShare": "25%",
+                "expects": [
+                    {"name": "nvidia.com/gpu", "accelerator": "h200", "amount": "4"},
+                    {"name": "cpu", "amount": "1500m"},
+                ],
+            },
             "to": [{"quota": "nlp"}, {"quota": "cv"}],
             "term": {"max": "2h", "renew": False, "notice": "90s"},
             "recallOrder": ["LowestPriority"],
@@ -548,7 +573,7 @@ def test_terms_are_read_from_a_lending_policy() -> None:
     assert terms_of([policy]) == [
         Terms(
             "night", "serving", ("nlp", "cv"), "None", 25, 7200, False, 90, ("LowestPriority",),
-            exclusive=True, network_policy=True,
+            exclusive=True, network_policy=True, expects=((GPU, 4), (Key("cpu"), 1500)),
         )
     ]  # fmt: skip
     policy["spec"] = {"from": {"quota": "serving"}, "to": [{"quota": "nlp"}]}
