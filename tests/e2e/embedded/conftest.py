@@ -11,13 +11,17 @@ import orjson
 import pytest
 
 import adapters.kubernetes
+from fleet import app
+from fleet.gateway.config import Config
 from fleet.kube.wire import Request, UserInfo
 from fleet.testbed.embedded import EmbeddedCluster
 from fleet.testbed.shape import ACCELERATOR, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
+    from fleet.app import Gateway
     from fleet.kube.wire import Handler, Response
 
 Object = dict[str, Any]
@@ -216,3 +220,38 @@ def pod(name: str = "p", *argv: str, container: Object | None = None, **spec: An
 @pytest.fixture(name="pod")
 def _pod():
     return pod
+
+
+@pytest.fixture
+def gateway_over(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Gateway]]:
+    """A gateway over these members, which it has joined."""
+
+    @contextlib.asynccontextmanager
+    async def serving(*members: EmbeddedCluster) -> AsyncIterator[Gateway]:
+        config = Config(
+            state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
+            log_level="error",
+        )  # fmt: skip
+        ready: asyncio.Future[Gateway] = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
+        try:
+            gateway = await ready
+            for member in members:
+                await gateway.members.join(member.name, member.kubeconfig.read_bytes())
+            yield gateway
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    return serving
+
+
+@pytest.fixture
+async def gateway_of_four(
+    gateway_over: Callable[..., AbstractAsyncContextManager[Gateway]],
+) -> AsyncIterator[Gateway]:
+    """A gateway over one member with four accelerators."""
+    shape = NodeShape(count=2, capacity={"cpu": "4", ACCELERATOR: "2"})
+    async with EmbeddedCluster("idc-a", nodes=[shape]) as member, gateway_over(member) as gateway:
+        yield gateway

@@ -12,10 +12,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from fleet import app
 from fleet.cli.main import cli
 from fleet.dispatch import remains
-from fleet.gateway.config import Config
 from fleet.kube import paths
 from fleet.testbed.demo.objects import NAMESPACE
 from fleet.testbed.demo.story import what_to_try
@@ -29,28 +27,15 @@ POLICIES = "/apis/fleet.dev/v1alpha1/namespaces/{}/placementpolicies"
 
 
 @pytest.fixture
-async def stage(tmp_path):
+async def stage(gateway_over):
     """(a gateway, its two members of one plane, with four accelerators and with two)"""
-    config = Config(
-        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
-        log_level="error",
-    )  # fmt: skip
     async with contextlib.AsyncExitStack() as stack:
         members = []
         for name, nodes in (("idc-a", 2), ("idc-b", 1)):
             shape = NodeShape(count=nodes, capacity={"cpu": "4", ACCELERATOR: "2"})
             members.append(await stack.enter_async_context(EmbeddedCluster(name, nodes=[shape])))
-        ready = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
-        try:
-            made = await ready
-            for member in members:
-                await made.members.join(member.name, member.kubeconfig.read_bytes())
-            yield made, members
-        finally:
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
+        gateway = await stack.enter_async_context(gateway_over(*members))
+        yield gateway, members
 
 
 @pytest.fixture

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from pathlib import Path
 
 import pytest
 
-from fleet import app
-from fleet.gateway.config import Config
 from fleet.testbed.embedded import EmbeddedCluster
 
 NAMESPACE = "work"
 
 
 @pytest.fixture
-async def fleet(tmp_path, over_tls, pod):
+async def fleet(gateway_over, over_tls, pod):
     """The fleet's namespace `work`, over two members that have never heard of it."""
-    config = Config(
-        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
-        log_level="error",
-    )  # fmt: skip
-    async with EmbeddedCluster("idc-a") as a, EmbeddedCluster("idc-b") as b:
-        ready = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
-        try:
-            gateway = await ready
-            for member in (a, b):
-                await gateway.members.join(member.name, member.kubeconfig.read_bytes())
-            async with over_tls(gateway.kubeconfig, namespace=NAMESPACE) as door:
-                await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-                await place_one(door, pod)
-                yield door
-        finally:
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
+    async with (
+        EmbeddedCluster("idc-a") as a,
+        EmbeddedCluster("idc-b") as b,
+        gateway_over(a, b) as gateway,
+    ):
+        async with over_tls(gateway.kubeconfig, namespace=NAMESPACE) as door:
+            await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            await place_one(door, pod)
+            yield door
 
 
 async def place_one(door, pod):

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-
 import pytest
 
-from fleet import app
-from fleet.gateway.config import Config
 from fleet.testbed.embedded import EmbeddedCluster
 
 NAMESPACE = "work"
@@ -27,26 +22,16 @@ exit 7
 
 
 @pytest.fixture
-async def fleet(tmp_path, over_tls):
+async def fleet(gateway_over, over_tls):
     """The fleet's namespace `work` over two members."""
-    config = Config(
-        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
-        log_level="error",
-    )  # fmt: skip
-    async with EmbeddedCluster("idc-a") as a, EmbeddedCluster("idc-b") as b:
-        ready = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
-        try:
-            gateway = await ready
-            for member in (a, b):
-                await gateway.members.join(member.name, member.kubeconfig.read_bytes())
-            async with over_tls(gateway.kubeconfig, namespace=NAMESPACE) as door:
-                await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-                yield door
-        finally:
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
+    async with (
+        EmbeddedCluster("idc-a") as a,
+        EmbeddedCluster("idc-b") as b,
+        gateway_over(a, b) as gateway,
+    ):
+        async with over_tls(gateway.kubeconfig, namespace=NAMESPACE) as door:
+            await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            yield door
 
 
 def gang(folder):

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-
 import pytest
 
-from fleet import app
 from fleet.errors import JoinError
-from fleet.gateway.config import Config
 from fleet.testbed.embedded import EmbeddedCluster
 
 
 @pytest.fixture
-async def fleet_of_two(tmp_path):
+async def fleet_of_two(gateway_over):
     """(gateway, members)"""
-    config = Config(
-        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
-        log_level="error",
-    )  # fmt: skip
-    async with EmbeddedCluster("idc-a") as a, EmbeddedCluster("idc-b") as b:
-        ready = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
-        try:
-            gateway = await ready
-            for member in (a, b):
-                await gateway.members.join(member.name, member.kubeconfig.read_bytes())
-            yield gateway, (a, b)
-        finally:
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
+    async with (
+        EmbeddedCluster("idc-a") as a,
+        EmbeddedCluster("idc-b") as b,
+        gateway_over(a, b) as gateway,
+    ):
+        yield gateway, (a, b)
 
 
 async def test_pods_of_both_are_seen_read_and_ended_through_the_gateway(

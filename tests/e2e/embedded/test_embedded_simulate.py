@@ -12,35 +12,16 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from fleet import app
 from fleet.cli.main import cli
-from fleet.gateway.config import Config
-from fleet.testbed.embedded import EmbeddedCluster
-from fleet.testbed.shape import ACCELERATOR, NodeShape
+from fleet.testbed.shape import ACCELERATOR
 
 PATIENCE_S = 40
 HOUR_S = 3600
 
 
 @pytest.fixture
-async def gateway(tmp_path):
-    """A gateway over one member with four accelerators."""
-    config = Config(
-        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
-        log_level="error",
-    )  # fmt: skip
-    shape = NodeShape(count=2, capacity={"cpu": "4", ACCELERATOR: "2"})
-    async with EmbeddedCluster("idc-a", nodes=[shape]) as member:
-        ready = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
-        try:
-            made = await ready
-            await made.members.join(member.name, member.kubeconfig.read_bytes())
-            yield made
-        finally:
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
+def gateway(gateway_of_four):
+    return gateway_of_four
 
 
 @pytest.fixture

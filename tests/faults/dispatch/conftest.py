@@ -38,7 +38,9 @@ from fleet.errors import FleetError, TransportError
 from fleet.gateway.bills import Bills
 from fleet.kube import builtin, defaults
 from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.blocks import on_blocks
+from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.lending import isolation
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
@@ -530,6 +532,49 @@ class Planner:
         return sorted(shares) if not left else None
 
 
+class MemberBooks:
+    """What the simulated members have, as one node each: the books of the product's planner."""
+
+    def __init__(self, fleet: Fleet, *, labelled: bool, plane: str) -> None:
+        self._fleet = fleet
+        self._labelled = labelled
+        self._plane = plane
+
+    def _accounts(self, member: Member) -> NodeAccounts:
+        accounts = NodeAccounts()
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": {"pods": str(member.room)}, "conditions": ready}
+        accounts.upsert_node({"metadata": {"name": "n1"}, "status": status})
+        for pod in member.all("pods"):
+            accounts.upsert_pod(pod)
+        return accounts
+
+    def clusters(self) -> list[Cluster]:
+        return [
+            Cluster(
+                name,
+                {"name": name} if self._labelled else {},
+                self._accounts(member).capacity(0.0),
+                parameter_plane=self._plane,
+                ready=not member.cut,
+            )
+            for name, member in self._fleet.members.items()
+        ]
+
+    def saved_s(self, *, now: float) -> dict[str, float]:
+        return {}
+
+    def taken_by(self, workload: str) -> dict[str, Any]:
+        return {
+            name: taken
+            for name, member in self._fleet.members.items()
+            if (taken := self._accounts(member).taken_by(workload))
+        }
+
+    def taken_by_others(self, namespace: str) -> dict[str, Any]:
+        return {}
+
+
 class Fleet:
     """A gateway's dispatch over simulated members."""
 
@@ -639,6 +684,10 @@ class Fleet:
             bill=self.bills,
             now=self.clock,
         )
+
+    def books(self, *, labelled: bool = False, plane: str = "") -> MemberBooks:
+        """`labelled`: members have their name as a label; `plane` is the network they are on."""
+        return MemberBooks(self, labelled=labelled, plane=plane)
 
     async def restart(self) -> None:
         """The gateway dies and comes back."""

@@ -10,42 +10,9 @@ import pytest
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
-from fleet.scheduling.accounts import NodeAccounts
-from fleet.scheduling.clusters import Cluster
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
 
 NAMESPACES = builtin.resource(GroupVersionResource("", "v1", "namespaces"))
-
-
-class Books:
-    """What the simulated members have, as one node each."""
-
-    def __init__(self, fleet):
-        self._fleet = fleet
-
-    def _accounts(self, member):
-        accounts = NodeAccounts()
-        ready = [{"type": "Ready", "status": "True"}]
-        status = {"allocatable": {"pods": str(member.room)}, "conditions": ready}
-        accounts.upsert_node({"metadata": {"name": "n1"}, "status": status})
-        for pod in member.all("pods"):
-            accounts.upsert_pod(pod)
-        return accounts
-
-    def clusters(self):
-        return [
-            Cluster(name, {}, self._accounts(member).capacity(0.0))
-            for name, member in self._fleet.members.items()
-        ]
-
-    def taken_by(self, workload):
-        return {}
-
-    def saved_s(self, *, now):
-        return {}
-
-    def taken_by_others(self, namespace):
-        return {}
 
 
 async def put(store, resource, name, spec, *, namespace="", **metadata):
@@ -63,7 +30,7 @@ async def put(store, resource, name, spec, *, namespace="", **metadata):
 async def shop(fleet):
     """A member with a node for eight pods that costs 4 an hour."""
     fleet.decides = lambda: Placing(
-        fleet.store, Books(fleet), now=fleet.clock.datetime, clock=lambda: 0.0, lease_s=15.0,
+        fleet.store, fleet.books(), now=fleet.clock.datetime, clock=lambda: 0.0, lease_s=15.0,
         ceilings=lambda *given: fleet.bills.ceilings(*given),
     )  # fmt: skip
     await fleet.restart()

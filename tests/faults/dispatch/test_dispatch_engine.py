@@ -8,51 +8,12 @@ from __future__ import annotations
 import pytest
 
 from fleet.gateway.placing import Placing
-from fleet.scheduling.accounts import NodeAccounts
-from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import RUN_TIME_ANNOTATION
 
 EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
 """Evict whenever it is allowed."""
-
-
-class Books:
-    """What the simulated members have, as one node each."""
-
-    def __init__(self, fleet):
-        self._fleet = fleet
-
-    def _accounts(self, member):
-        accounts = NodeAccounts()
-        ready = [{"type": "Ready", "status": "True"}]
-        status = {"allocatable": {"pods": str(member.room)}, "conditions": ready}
-        accounts.upsert_node({"metadata": {"name": "n1"}, "status": status})
-        for pod in member.all("pods"):
-            accounts.upsert_pod(pod)
-        return accounts
-
-    def clusters(self):
-        return [
-            Cluster(
-                name, {"name": name}, self._accounts(member).capacity(0.0), ready=not member.cut
-            )
-            for name, member in self._fleet.members.items()
-        ]
-
-    def saved_s(self, *, now):
-        return {}
-
-    def taken_by_others(self, namespace):
-        return {}
-
-    def taken_by(self, workload):
-        return {
-            name: taken
-            for name, member in self._fleet.members.items()
-            if (taken := self._accounts(member).taken_by(workload))
-        }
 
 
 @pytest.fixture
@@ -63,8 +24,8 @@ def engines(fleet):
     def decides():
         made.append(
             Placing(
-                fleet.store, Books(fleet), now=fleet.clock.datetime, clock=lambda: 0.0,
-                lease_s=15.0, rules=EAGER,
+                fleet.store, fleet.books(labelled=True), now=fleet.clock.datetime,
+                clock=lambda: 0.0, lease_s=15.0, rules=EAGER,
             )
         )  # fmt: skip
         return made[-1]

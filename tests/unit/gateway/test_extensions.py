@@ -11,9 +11,6 @@ import pytest
 from fleet.gateway.extensions import EVERY_S, FAILURES, Complaints, PriceSources
 from fleet.scheduling.extension import Extension, Extensions
 from fleet.scheduling.price import prices_of
-from fleet.store.memory import MemoryBackend
-from fleet.store.objects import ObjectStore
-from fleet.store.sequencer import Sequencer
 from policies import PRICE_BOOK
 
 START = datetime(2026, 11, 29, tzinfo=UTC)
@@ -33,12 +30,6 @@ class Source:
 
 def offering(price, **more):
     return {"currency": "USD", "offers": [{"cluster": "a", "perHour": price, **more}]}
-
-
-@pytest.fixture
-async def store():
-    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as made:
-        yield made
 
 
 class Asking:

@@ -10,9 +10,6 @@ from fleet.gateway.givens import PRIORITY_CLASSES, Givens, row
 from fleet.gateway.rulebook import Rulebook
 from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.extension import NONE
-from fleet.store.memory import MemoryBackend
-from fleet.store.objects import ObjectStore
-from fleet.store.sequencer import Sequencer
 from policies import PLACEMENT_POLICY, PRICE_BOOK
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -29,12 +26,6 @@ class Clock:
 
     def __call__(self):
         return self.now
-
-
-@pytest.fixture
-async def store():
-    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as made:
-        yield made
 
 
 @pytest.fixture

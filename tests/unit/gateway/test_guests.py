@@ -20,8 +20,6 @@ from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.clusters import Cluster
 from fleet.store.collection import Collection
 from fleet.store.entry import Entry
-from fleet.store.memory import MemoryBackend
-from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 from policies import PLACEMENT_POLICY
 from policies.placement import name_of
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fleet.kube.resources import GroupVersionResource
+    from fleet.store.objects import ObjectStore
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -69,12 +68,6 @@ class Books:
 class World:
     def __init__(self, *members: str) -> None:
         self.members = dict.fromkeys(members)
-
-
-@pytest.fixture
-async def store():
-    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as made:
-        yield made
 
 
 class Stage:

@@ -20,14 +20,13 @@ from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.foretelling import ADVISED
 from fleet.scheduling.quota.tree import Key
-from fleet.store.memory import MemoryBackend
-from fleet.store.objects import ObjectStore
-from fleet.store.sequencer import Sequencer
 from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY, PRICE_BOOK
 from policies.placement import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from fleet.store.objects import ObjectStore
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -119,12 +118,6 @@ def policy(**spec: Any) -> dict[str, Any]:
         "metadata": {"name": "split", "namespace": "payments", "uid": "pp"},
         "spec": {"mode": "Split", "workloads": {}, **spec},
     }
-
-
-@pytest.fixture
-async def store():
-    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as made:
-        yield made
 
 
 class Asks:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-import policies
-from fleet.apiserver.kinds import CustomKind
-from fleet.gateway import own
 from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.kube.wire import Request, UserInfo
-from fleet.store.memory import MemoryBackend
-from fleet.store.objects import ObjectStore
-from fleet.store.sequencer import Sequencer
 
 ADMIN = UserInfo("jane", ("fleet:admins",))
 API = "/apis/fleet.dev/v1alpha1"
@@ -24,21 +16,8 @@ BOOK = {"offers": [{"cluster": "east", "accelerator": "H200", "billing": "Owned"
 
 
 @pytest.fixture
-async def door() -> Any:
-    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:
-        kernel = own.build(
-            store,
-            [
-                CustomKind(kind.resource, kind.openapi, kind.columns, kind.status, kind.rules)
-                for kind in policies.kinds()
-            ],
-            openapi=own.OwnOpenApi({}),
-            now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
-            uid=lambda: "uid",
-            rng=random.Random(1),
-            server_address="fleet",
-        )
-        yield PolicyWarnings(kernel, store)
+def door(own_kernel: Any, store: Any) -> Any:
+    return PolicyWarnings(own_kernel, store)
 
 
 async def write(

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-import policies
-from fleet.apiserver.kinds import CustomKind
-from fleet.gateway import own
 from fleet.gateway.workload_warnings import WorkloadWarnings
 from fleet.kube.wire import Request, UserInfo
-from fleet.store.memory import MemoryBackend
-from fleet.store.objects import ObjectStore
-from fleet.store.sequencer import Sequencer
 from policies.placement import name_of
 
 JOBS = "/apis/batch/v1/namespaces/cv/jobs"
@@ -37,38 +30,25 @@ async def send(door: Any, method: str, path: str, body: Any) -> tuple[str, ...]:
 
 
 @pytest.fixture
-async def door() -> Any:
-    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:
-        kernel = own.build(
-            store,
-            [
-                CustomKind(kind.resource, kind.openapi, kind.columns, kind.status, kind.rules)
-                for kind in policies.kinds()
-            ],
-            openapi=own.OwnOpenApi({}),
-            now=lambda: NOW,
-            uid=lambda: "uid",
-            rng=random.Random(1),
-            server_address="fleet",
-        )
-        door = WorkloadWarnings(kernel, store, now=lambda: NOW)
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cv"}}
-        await send(door, "POST", "/api/v1/namespaces", namespace)
-        container = {"name": "main", "image": "any"}
-        template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
-        job = {
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
-            "spec": {"parallelism": 1, "template": template},
-        }  # fmt: skip
-        await send(door, "POST", JOBS, job)
-        placement = {
-            "apiVersion": "fleet.dev/v1alpha1", "kind": "Placement",
-            "metadata": {"name": PLACEMENT},
-            "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "train",
-                                  "uid": "uid"}},
-        }  # fmt: skip
-        await send(door, "POST", PLACEMENTS, placement)
-        yield door
+async def door(own_kernel: Any, store: Any) -> Any:
+    door = WorkloadWarnings(own_kernel, store, now=lambda: NOW)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cv"}}
+    await send(door, "POST", "/api/v1/namespaces", namespace)
+    container = {"name": "main", "image": "any"}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    job = {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+        "spec": {"parallelism": 1, "template": template},
+    }  # fmt: skip
+    await send(door, "POST", JOBS, job)
+    placement = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "Placement",
+        "metadata": {"name": PLACEMENT},
+        "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "train",
+                              "uid": "uid"}},
+    }  # fmt: skip
+    await send(door, "POST", PLACEMENTS, placement)
+    return door
 
 
 async def is_in_phase(door: Any, phase: str) -> None:

@@ -92,7 +92,7 @@ def test_a_split_job():
 def test_times_of_today_are_shown_without_the_day():
     now = datetime.now(UTC)
     lines = of_status(shards=[{"cluster": "a", "state": "Running", "startedAt": now.isoformat()}])
-    assert f"running {now:%H:%M:%S}   " in lines[1]
+    assert f"running {now.astimezone():%H:%M:%S}   " in lines[1]
     assert "price not known" in lines[1]
 
 
