@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import ApiError
+from fleet.kube.event_objects import event_of
 from virtualnode.conditions import seconds, stamp
 from virtualnode.resources import EVENTS
 
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 
 KEPT_S: Final = 3600.0
 _QUEUE: Final = 4096
-_MESSAGE_CHARACTERS: Final = 1024
 
 
 class Recorder:
@@ -67,14 +67,8 @@ class Recorder:
         moment = self._now()
         self._serial += 1
         serial = f"{int(moment.timestamp() * 1e6):x}{self._serial:x}"
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "namespace": namespace,
-                "name": f"{metadata['name'][:230]}.{serial}",
-            },
-            "involvedObject": {
+        return event_of(
+            {
                 "apiVersion": about["apiVersion"],
                 "kind": about["kind"],
                 "namespace": metadata.get("namespace", ""),
@@ -82,17 +76,14 @@ class Recorder:
                 "uid": metadata.get("uid", ""),
                 "resourceVersion": metadata.get("resourceVersion", ""),
             },
-            "reason": reason,
-            "message": message[:_MESSAGE_CHARACTERS],
-            "type": "Warning" if warning else "Normal",
-            "source": {"component": component, "host": self._host},
-            "reportingComponent": component,
-            "reportingInstance": self._host,
-            "firstTimestamp": stamp(moment),
-            "lastTimestamp": stamp(moment),
-            "count": 1,
-            "eventTime": None,
-        }
+            metadata={"namespace": namespace, "name": f"{metadata['name'][:230]}.{serial}"},
+            type="Warning" if warning else "Normal",
+            reason=reason,
+            message=message,
+            at=stamp(moment),
+            component=component,
+            host=self._host,
+        ) | {"eventTime": None}
 
     async def _write(self, event: Object) -> None:
         same = (

@@ -17,6 +17,7 @@ import orjson
 from adapters.kueue.objects import API_VERSION
 from adapters.kueue.writing import AS
 from fleet.errors import ApiError, FleetError
+from fleet.kube.event_objects import event_of
 from fleet.kube.paths import path_of
 from fleet.kube.resources import GroupVersionResource
 from fleet.kube.wire import Request
@@ -124,18 +125,12 @@ class Telling:
         text = f"{about['kind']}/{about['uid']}/{reason}/{message}"
         digest = sha256(text.encode()).hexdigest()[:16]
         now = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{about['name']}.{digest}", "namespace": namespace},
-            "involvedObject": about,
-            "type": kind,
-            "reason": reason,
-            "message": message[:1024],
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "source": {"component": SOURCE},
-            "reportingComponent": SOURCE,
-            "reportingInstance": "",
-        }
+        return event_of(
+            about,
+            metadata={"name": f"{about['name']}.{digest}", "namespace": namespace},
+            type=kind,
+            reason=reason,
+            message=message,
+            at=now,
+            component=SOURCE,
+        )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fleet.dispatch.elastic import DROPPED
 from fleet.dispatch.record import text_of
 from fleet.errors import AlreadyExists, ApiError, StoreError
+from fleet.kube.event_objects import event_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,32 +68,26 @@ class Chronicle:
         known = namespace, metadata["name"], digest
         name = self._writing.get(known) or self._written(*known) or self._next(*known[1:])
         now = text_of(self._now())
-        event: Object = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "uid": self._uid(),
-                "creationTimestamp": now,
-            },
-            "involvedObject": {
+        event = event_of(
+            {
                 "apiVersion": about["apiVersion"],
                 "kind": about["kind"],
                 "namespace": namespace,
                 "name": metadata["name"],
                 "uid": uid,
             },
-            "type": kind,
-            "reason": reason,
-            "message": message[:1024],
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "source": {"component": _SOURCE},
-            "reportingComponent": _SOURCE,
-            "reportingInstance": "",
-        }
+            metadata={
+                "name": name,
+                "namespace": namespace,
+                "uid": self._uid(),
+                "creationTimestamp": now,
+            },
+            type=kind,
+            reason=reason,
+            message=message,
+            at=now,
+            component=_SOURCE,
+        )
 
         def again(obj: Object) -> Object:
             obj["count"] = int(obj.get("count") or 1) + 1

@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _SETTLE_S: Final = 0.1  # news comes in crowds
-_OFTEN: Final = frozenset({"QuotaExceeded"})
-"""Reasons whose message changes with whatever starts or ends: one Event is enough."""
+_OFTEN: Final = frozenset({"QuotaExceeded", "TierNotYet"})
+"""Reasons whose message changes with whatever starts or ends, or with time: one Event is enough."""
 _AFTER_TROUBLE_S: Final = 10.0
 _AFTER_FAULT_S: Final = 60.0
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import pytest
 
 from fleet.gateway.placing import Placing
+from fleet.kube import builtin
+from fleet.kube.resources import GroupVersionResource
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import RUN_TIME_ANNOTATION
 
+EVENTS = builtin.resource(GroupVersionResource("", "v1", "events"))
 EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
 """Evict whenever it is allowed."""
 
@@ -449,3 +452,28 @@ async def test_a_gateway_that_dies_while_work_goes_back_goes_on_with_it(
     await fleet.until(lambda: runs_in(fleet, "train") == ["own"])
     assert len(fleet.running()) == 4
     assert status(fleet)["preemptions"] == 1
+
+
+async def test_a_wait_for_a_later_tier_is_told_once(fleet, engines):
+    await fleet.join("own", room=2)
+    await fleet.join("cloud", room=8)
+    tiers = [{"name": each, "selector": {"matchLabels": {"name": each}}} for each in fleet.members]
+    tiers[1]["after"] = "30s"
+    policy = {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "all", "namespace": "payments", "uid": "pp"},
+        "spec": {"workloads": {}, "clusters": {"tiers": tiers}},
+    }
+    await fleet.store.create(PLACEMENT_POLICY.resource, policy)
+    await fleet.restart()
+    await run(fleet, "train", 4)
+    await fleet.until(lambda: fleet.record("train").reason == "TierNotYet")
+    for _ in range(5):
+        await fleet.wait(3)
+        fleet.waiting.changed()  # others come and go meanwhile
+    await fleet.until(lambda: runs_in(fleet, "train") == ["cloud"])
+    entries = fleet.store.collection(EVENTS).snapshot().entries()
+    waits = [each["message"] for each in (e.parse() for e in entries) if each["type"] == "Warning"]
+    (told,) = waits
+    assert "tier 2 is tried after 30s" in told
