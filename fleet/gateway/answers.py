@@ -101,7 +101,8 @@ class Answers:
     def _waits(self, each: Asking, why: Why) -> Refusal | Held:
         refusal = self._rooms.refusals.get(each.uid)
         if why.reason in OF_A_PLACE and refusal is not None:
-            return replace(refusal, message=refusal.message + spared(why, self.name))
+            more = spared(why, self.name)
+            return replace(refusal, message=refusal.message + more) if more else refusal
         victims = []
         if why.reason == "Evicting":
             running = self._desk.engine.running().items()

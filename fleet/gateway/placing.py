@@ -199,11 +199,12 @@ class Placing:
             run_time = None if run_time_s is None else duration_text(timedelta(seconds=run_time_s))
             yield Retimed(there[uid].placement.key, uid, run_time)
         stirred = self._is_stirred(asked, last, picture, fleet, rules)
-        self._last = Round()  # until all of this one was told
+        last_due_s, self._last = self._last.due_s, Round()  # until all of this one was told
         if stirred:
             self.engine.capacity_changed()
         decisions = self.desk.step(now.timestamp())
-        this = self._decided(decisions, untold, asked, rules, now)
+        due_s = self._due_s(asked, now) if stirred else last_due_s
+        this = self._decided(decisions, untold, rules, due_s)
         back = self._returning.decide(fleet, now, barred)
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
         for decided in decisions:
@@ -473,9 +474,8 @@ class Placing:
         self,
         decisions: Sequence[Decision | LoanDecision],
         untold: Sequence[str],
-        asked: Mapping[str, Asking],
         rules: Rulings,
-        now: datetime,
+        due_s: float | None,
     ) -> Round:
         """What the next round is to be held against."""
         self._touched = {*untold, *self._to_come, *(uid for uid, _ in self._retimed)}
@@ -483,13 +483,17 @@ class Placing:
             self._touched.add(each.uid)
             if isinstance(each, Preempt):
                 self._touched.update(each.victims)
-        due = (each.asked.next_s(now.timestamp()) for each in asked.values())
         return Round(
             at_rest=all(isinstance(each, Wait) for each in decisions) and not untold,
             rules=rules,
             changes=self._rooms.changes,
-            due_s=min((at for at in due if at is not None), default=None),
+            due_s=due_s,
         )
+
+    def _due_s(self, asked: Mapping[str, Asking], now: datetime) -> float | None:
+        """When the first of those that wait may be answered otherwise by time alone."""
+        due = (each.asked.next_s(now.timestamp()) for each in asked.values())
+        return min((at for at in due if at is not None), default=None)
 
     def _touch(self, uids: set[str] | None) -> None:
         """Of whom something may have changed; None: of anybody."""
@@ -556,11 +560,11 @@ class Placing:
         """None for what is not stored as it is asked about; `number` is the place in line, within
         its second, of what has none yet; `quotas` are those as they would be. Raises Invalid."""
         quotas = quotas or self._quotas.quotas
+        known = before.get(str(question.workload["metadata"].get("uid", "")))
+        if known is not None and known.holds(question, fleet, quotas.claims):
+            return known if known.question is question else known._replace(question=question)
         if not (question.lost or question.stays):  # that was admitted once
             quotas.admit(question.workload)
-        known = before.get(str(question.workload["metadata"].get("uid", "")))
-        if known is not None and known.holds(question, fleet, self.claims):
-            return known if known.question is question else known._replace(question=question)
         asked = asked_of(
             question.workload,
             question.placement,
@@ -585,7 +589,7 @@ class Placing:
             preempts=Urgency.of(question.workload).preempts(fleet),
         )
         preempted = bool(asked.before.get("preemptedFor"))
-        return Asking(question, asked, wish, item, preempted, fleet, self.claims)
+        return Asking(question, asked, wish, item, preempted, fleet, quotas.claims)
 
     def _item(
         self, uid: str, read: Reading, wish: Wish, fleet: Fleet, *, run_time_s: float | None

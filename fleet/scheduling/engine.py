@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from fleet.errors import InternalError
 from fleet.scheduling.decisions import Admit, Wait
-from fleet.scheduling.queue import evicting, holding, settled
+from fleet.scheduling.queue import asking, evicting, holding, settled
 from fleet.scheduling.queue.deciding import Turn
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.queue.running import Run
@@ -31,7 +31,7 @@ from fleet.scheduling.quota.report import lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from fleet.scheduling.decisions import Decision, Why
+    from fleet.scheduling.decisions import Decision, Preempt, Why
     from fleet.scheduling.placer import Item, Placed, Placer
     from fleet.scheduling.quota.book import Book
     from fleet.scheduling.quota.report import Line
@@ -267,6 +267,11 @@ class Engine:
         return other
 
     # Answers
+
+    def ask(self, item: Item, now: float) -> Admit | Preempt | None:
+        """What would be decided about one that need not be there, after a step that left nothing
+        to decide; None where it would wait. Nothing is changed by it: see `queue.asking`."""
+        return asking.ask(self._state, item, now)
 
     def step(self, now: float) -> list[Decision]:
         """Decide until nothing more can start. Everything returned is in the state already."""

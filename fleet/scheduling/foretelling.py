@@ -1,17 +1,16 @@
 """What would be decided, without deciding it: `fleet plan`.
 
 The desk and its engine are forked over a picture of the fleet, what is asked about is submitted to
-the fork, and one step is taken. What would wait is asked about once more as the most urgent work of
-all, to say what would have to end for it; and what a later tier would give a place, as one that has
-waited until that is tried. Nothing of that reaches those that act. Next step:
-`fleet.gateway.plans` writes the answer down.
+the fork, and one step is taken. What would wait is asked about once more: by a second fork without
+the others as the most urgent work of all, to say what would have to end for it; and by the first,
+as one that has waited until a later tier is tried. Both answer for all (`queue.asking`). Nothing of
+that reaches those that act. Next step: `fleet.gateway.plans` writes the answer down.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
@@ -40,7 +39,9 @@ if TYPE_CHECKING:
 
 _A_BIT_S: Final = 0.001
 _OF_A_BUDGET: Final = frozenset({"BudgetSpent", "PriceUnknown", "OtherCurrency"})
-ADVISED: Final = 5
+ADVISED: Final = 20
+"""Of how many that would wait more is said: each may cost a search for victims among all that runs,
+which is a tenth of a second where 2,000 do."""
 
 Verdict = Literal["Starts", "Evicts", "Waits", "Refused", "Runs"]
 
@@ -120,17 +121,14 @@ def foretell(
     """What would become of `wanted`, submitted in that order beside all that runs and waits, under
     the quotas of `tree` and with loans by `terms`.
 
-    Of the first `ADVISED` that would wait, also what would let them start: each costs a fork or two
-    of everything, and leases are not renewed meanwhile.
+    Of the first `ADVISED` that would wait, also what would let them start; leases are not renewed
+    meanwhile.
     """
     engine, now_s = desk.engine, picture.now.timestamp()
 
-    def fork(instead: Mapping[str, Asked] = MappingProxyType({})) -> tuple[Desk, Rooms]:
+    def fork() -> tuple[Desk, Rooms]:
         rooms = Rooms()
-        asked = {
-            **waiting,
-            **{uid: (instead.get(uid, each.asked), each.wish) for uid, each in wanted.items()},
-        }
+        asked = {**waiting, **{uid: (each.asked, each.wish) for uid, each in wanted.items()}}
         rooms.begin(picture, asked)
         forked = engine.fork(rooms)
         rooms.begin(picture, asked)  # what runs is told by the picture already
@@ -139,11 +137,6 @@ def foretell(
         other.change(tree, terms)
         return other, rooms
 
-    def step_of(forked: Desk) -> list[Decision | LoanDecision]:
-        for each in wanted.values():
-            forked.engine.submit(each.item, now_s)
-        return list(forked.step(now_s))
-
     other, rooms = fork()
     forked = other.engine
     over = tuple(
@@ -151,10 +144,12 @@ def foretell(
         for (node, key), by in sorted(forked.book.overcommitted().items())
         if by > engine.book.overcommitted().get((node, key), 0)
     )
-    step = step_of(other)
+    for each in wanted.values():
+        forked.submit(each.item, now_s)
+    step = list(other.step(now_s))
     decisions = {each.uid: each for each in step if isinstance(each, Admit | Preempt | Lend)}
     waits = dict(_reasons(forked))
-    told, advised = [], 0
+    told, advised, calm = [], 0, None
     for uid, each in wanted.items():
         if uid in engine.running():
             told.append(Foretold(uid, "Runs", item=each.item))
@@ -166,35 +161,17 @@ def foretell(
                 found = Foretold(uid, "Refused", refusal=refusal, why=why)
                 told.append(replace(found, item=each.item, among=_among(rooms, uid, found, waits)))
                 continue
+            found = Foretold(uid, "Waits", refusal=refusal, why=why)
             advised += 1
-            if (refusal is None or not refusal.impossible) and advised <= ADVISED:
-                urgent, _ = fork()
-                urgent.engine.submit(_most_urgent(each.item, engine), now_s)
-                best = next((d for d in urgent.step(now_s) if d.uid == uid), None)
-            found = Foretold(
-                uid,
-                "Waits",
-                refusal=refusal,
-                why=why,
-                victims=best.victims if isinstance(best, Preempt) else (),
-            )
-            after_s, refusal = 0.0, found.refusal if advised <= ADVISED else None
-            for _ in each.asked.policy.spec.clusters.tiers:
-                # As it will be seen once a later tier is tried: as one that has waited for it. For
-                # a budget nobody has waited before its month is over.
-                if refusal is None or refusal.retry_after_s is None or found.later:
-                    break
-                if refusal.reason in _OF_A_BUDGET:
-                    break
-                after_s += refusal.retry_after_s
-                queued_at = each.asked.queued_at - timedelta(seconds=after_s + _A_BIT_S)
-                patient, later_rooms = fork({uid: replace(each.asked, queued_at=queued_at)})
-                at_last = {d.uid: d for d in step_of(patient)}.get(uid)
-                later, refusal = _found(uid, at_last), later_rooms.refusals.get(uid)
-                if later is None and _final(refusal, dict(_reasons(patient.engine)).get(uid)):
-                    later = Foretold(uid, "Refused", refusal=refusal)
-                if later is not None:
-                    found = replace(found, after_s=after_s, later=later)
+            if advised <= ADVISED:
+                if refusal is None or not refusal.impossible:
+                    if calm is None:
+                        calm, _ = fork()
+                        calm.step(now_s)
+                    best = calm.engine.ask(_most_urgent(each.item, engine), now_s)
+                    victims = best.victims if isinstance(best, Preempt) else ()
+                    found = replace(found, victims=victims)
+                found = _later(found, each, forked, rooms, now_s)
         among = _among(rooms, uid, found, waits)
         told.append(replace(found, item=each.item, among=among))
     loans = tuple(each for each in step if isinstance(each, Lend | Recall | Settle))
@@ -214,6 +191,27 @@ def foretell(
         foreseen=forked.foreseen(),
         together=_together(told, wanted, rooms, picture, forked.book),
     )
+
+
+def _later(found: Foretold, each: Wanted, engine: Engine, rooms: Rooms, now_s: float) -> Foretold:
+    """With what becomes of it once a later tier is tried: it is asked about as one that has waited
+    for that. For a budget nobody has waited before its month is over."""
+    uid, refusal, after_s = found.uid, found.refusal, 0.0
+    if found.why is None or found.why.reason not in OF_A_PLACE:
+        return found
+    for _ in each.asked.policy.spec.clusters.tiers:
+        if refusal is None or refusal.retry_after_s is None or refusal.reason in _OF_A_BUDGET:
+            break
+        after_s += refusal.retry_after_s
+        queued_at = each.asked.queued_at - timedelta(seconds=after_s + _A_BIT_S)
+        with rooms.as_if(uid, replace(each.asked, queued_at=queued_at)):
+            later = _found(uid, engine.ask(each.item, now_s))
+            refusal = rooms.refusals.get(uid)
+        if later is None and refusal is not None and refusal.final:
+            later = Foretold(uid, "Refused", refusal=refusal)
+        if later is not None:
+            return replace(found, after_s=after_s, later=later)
+    return found
 
 
 def _together(

@@ -11,6 +11,7 @@ wait for outlives a round: nobody else may be placed there. Not for two tasks at
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,7 +26,7 @@ from fleet.scheduling.stranding import POWERS
 from fleet.scheduling.views import AS_IT_IS, Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from fleet.scheduling.capacity import Capacity
@@ -224,6 +225,19 @@ class Rooms:
                 for uid in {key.uid for key in entries}:
                     occupancy.add(cluster, left.names(taken), User(uid, work))
         return left
+
+    @contextmanager
+    def as_if(self, uid: str, asked: Asked) -> Iterator[None]:
+        """One that waits, asked for otherwise; then it was never so."""
+        before, refusal = self._asked, self.refusals.get(uid)
+        self._asked = {**before, uid: (asked, before[uid][1])}
+        try:
+            yield
+        finally:
+            self._asked = before
+            self.refusals.pop(uid, None)
+            if refusal is not None:
+                self.refusals[uid] = refusal
 
     # -- the Placer
 

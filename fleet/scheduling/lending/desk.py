@@ -507,6 +507,9 @@ class Desk:
         self, now: float, expected: Mapping[str, Mapping[Key, int]]
     ) -> list[LoanDecision]:  # fmt: skip
         out: list[LoanDecision] = []
+        if not self.terms:  # nobody lends: as with a desk that is made anew
+            self._since, self._seen = {}, frozenset()
+            return out
         there = list(self.engine.waiting())
         waiting = [
             item for item, why in there if why is None or why.reason in ("Quota", "AboveLimit")

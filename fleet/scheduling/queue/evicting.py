@@ -21,8 +21,10 @@ from fleet.scheduling.quota.tree import Preemption
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from fleet.scheduling.placer import Item
     from fleet.scheduling.queue.running import Run
     from fleet.scheduling.queue.state import Root, State
+    from fleet.scheduling.quota.book import Ask
 
 _ALONE: Final = Preemption(within="LowerPriority", reclaim="Never")
 """Of work that no quota counts: there is nothing to take back."""
@@ -34,32 +36,11 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
     """Evict for the gang of an earmark whose start was foreseen, where that is right."""
     item, rules = mark.item, state.rules
     mark.spared, mark.weighed = None, False
-    failed, not_before = state.failed.get(item.uid, (0, 0.0))
-    if now < not_before or not item.preempts:
-        return None
-    weight = state.weight(item, mark.asked)
-    most_lost = None
-    if mark.starts_s is not None:
-        wait_s = mark.starts_s - now
+    if mark.starts_s is not None and _may_ask(state, item, now):
         _look_again(state, mark, mark.starts_s + rules.patience_s + _AFTER)
-        if wait_s <= rules.patience_s:
-            return None
-        if rules.worth is not None:
-            most_lost = rules.worth * weight * wait_s
-    node = state.node(item.quota)
-    policy = node.preemption if node is not None else _ALONE
-    who = Preemptor(
-        item,
-        mark.asked,
-        weight,
-        policy,
-        now,
-        lambda run: _protected_until(state, run, now),
-        restart_s=rules.restart_s,
-        busy=_busy_members(state),
-        may_reclaim=_may_reclaim(state, item.quota, policy, now),
-        most_lost=most_lost,
-    )
+    who = _preemptor(state, item, mark.asked, mark.starts_s, now)
+    if who is None:
+        return None
     holding, kept = mark.holding, mark.placed
     apply(holding, -1)
     state.give_place(mark)
@@ -75,10 +56,55 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
             if found.spared and state.runs.by_uid[found.spared].started_s < now:
                 mark.spared = found.spared, found.again_s
         return None
+    failed, _ = state.failed.get(item.uid, (0, 0.0))
     _evict(state, root, mark, found, now + rules.earmark_s * 2**failed)
-    if found.reclaimed and policy.max_reclaim_per_minute is not None:
+    if found.reclaimed and who.policy.max_reclaim_per_minute is not None:
         state.reclaimed.setdefault(item.quota, deque()).append((now, found.reclaimed))
     return Preempt(item, found.uids, found.placed, why)
+
+
+def for_one(
+    state: State, item: Item, asked: Ask, starts_s: float | None, now: float
+) -> Victims | None:
+    """Who would be evicted for one that would start at `starts_s` by itself, where that is known.
+    Nobody is told."""
+    who = _preemptor(state, item, asked, starts_s, now)
+    found = choose(who, state.book, state.runs, state.placer) if who is not None else None
+    return found if isinstance(found, Victims) else None
+
+
+def _may_ask(state: State, item: Item, now: float) -> bool:
+    return item.preempts and now >= state.failed.get(item.uid, (0, 0.0))[1]
+
+
+def _preemptor(
+    state: State, item: Item, asked: Ask, starts_s: float | None, now: float
+) -> Preemptor | None:
+    """None for one that has nothing evicted, not yet, or hardly waits."""
+    rules = state.rules
+    if not _may_ask(state, item, now):
+        return None
+    weight, most_lost = state.weight(item, asked), None
+    if starts_s is not None:
+        wait_s = starts_s - now
+        if wait_s <= rules.patience_s:
+            return None
+        if rules.worth is not None:
+            most_lost = rules.worth * weight * wait_s
+    node = state.node(item.quota)
+    policy = node.preemption if node is not None else _ALONE
+    return Preemptor(
+        item,
+        asked,
+        weight,
+        policy,
+        now,
+        lambda run: _protected_until(state, run, now),
+        restart_s=rules.restart_s,
+        busy=_busy_members(state),
+        may_reclaim=_may_reclaim(state, item.quota, policy, now),
+        most_lost=most_lost,
+    )
 
 
 def start(state: State, root: Root, mark: Mark, now: float) -> Admit | None:

@@ -185,30 +185,37 @@ def foresee(state: State, root: Root, mark: Mark, now: float) -> None:
 
 
 def _foresee_room(state: State, mark: Mark, now: float) -> None:
-    """By the fewest of those with a declared end, in order, that leave a place; it is kept."""
+    """Its place, once it is known when, is kept."""
+    state.give_place(mark)
+    found = first_room(state, mark.item, now)
+    mark.foreseen, mark.starts_s = True, None
+    if found is not None:
+        mark.starts_s, mark.placed = found
+        state.placer.take(mark.item.uid, mark.placed)
+
+
+def first_room(state: State, item: Item, now: float) -> tuple[float, Placed] | None:
+    """When it finds a place, and which: by the fewest of those with a declared end, in order, that
+    leave one."""
     late_s = now - state.rules.patience_s
     ends = [end for end in state.runs.all_ends() if end[0] >= late_s]
-    state.give_place(mark)
 
     def placed(count: int) -> Placed | None:
         without = [uid for _, uid in ends[:count]]
-        found = state.placer.place(mark.item, without=without)
+        found = state.placer.place(item, without=without)
         return found if isinstance(found, Placed) else None
 
-    mark.foreseen, mark.starts_s = True, None
     low, high = 1, len(ends)
     there = placed(high) if ends else None
     if there is None:
-        return
+        return None
     while low < high:
         middle = (low + high) // 2
         if (sooner := placed(middle)) is not None:
             there, high = sooner, middle
         else:
             low = middle + 1
-    mark.starts_s = max(now, ends[high - 1][0])
-    mark.placed = there
-    state.placer.take(mark.item.uid, there)
+    return max(now, ends[high - 1][0]), there
 
 
 def _want_the_same(mark: Mark, line: Line) -> bool:
