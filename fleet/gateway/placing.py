@@ -33,7 +33,7 @@ from fleet.scheduling.engine import Engine
 from fleet.scheduling.exact.verdict import comparison_of
 from fleet.scheduling.extension import NONE
 from fleet.scheduling.foretelling import Waiting, Wanted, foretell
-from fleet.scheduling.growing import grown
+from fleet.scheduling.growing import Growing
 from fleet.scheduling.guests import seats
 from fleet.scheduling.keeping import Holds, Waits, bring
 from fleet.scheduling.lending.desk import Desk
@@ -230,10 +230,10 @@ class Placing:
         anew = stirred or bool(decisions)
         for answered in self._answers.waiting(asked, fleet, now, anew=anew):
             yield answered
-        growing = (each for each in asked.values() if each.asked.grows)
-        larger: set[str] = set()
-        for each in sorted(growing, key=lambda each: (-each.item.priority, each.item.sequence)):
-            more = grown(self.engine, self._rooms, each.asked, each.wish, taken=larger)
+        in_line = [e for e in asked.values() if e.asked.grows and (anew or e.uid not in last)]
+        growing = Growing(self.engine, self._rooms) if in_line else None
+        for each in sorted(in_line, key=lambda each: (-each.item.priority, each.item.sequence)):
+            more = growing.more(each.asked, each.wish) if growing is not None else None
             if more is not None:
                 self._touch({each.uid})
                 yield self._answers.answered(each, more, fleet, now)
@@ -462,7 +462,7 @@ class Placing:
             or picture.ceilings is not NO_CEILINGS
             or bool(picture.occupancy)
             or bool(fleet.extensions.decide)
-            or any(each.asked.running is not None for each in asked.values())
+            or any(e.asked.running is not None and not e.asked.grows for e in asked.values())
             or any(
                 not each.asked.asks_the_same(before.asked)
                 for uid, each in asked.items()

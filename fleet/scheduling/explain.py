@@ -215,7 +215,8 @@ def _head(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     facts = []
     for role in roles:
         ranks = "rank" if role["pods"] == 1 else "ranks"
-        facts.append(f"{role['pods']} {ranks if alone else role['name']}")
+        pods = status["ranks"] if alone and status.get("ranks") else role["pods"]
+        facts.append(f"{pods} {ranks if alone else role['name']}")
         if alone or role.get("unit", 1) > 1:
             facts.append(f"unit {role.get('unit', 1)}")
     facts += [f"{key} {status[key]}" for key in ("plane", "priority", "quota") if status.get(key)]

@@ -16,7 +16,7 @@ from fleet.scheduling.placement import Plan
 from fleet.scheduling.rooms import amounts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.planner import Asked
@@ -31,33 +31,45 @@ _WITH_ROOM: Final = frozenset({"Full", "TierNotYet"})
 """Why a cluster is refused that may be taken later."""
 
 
-def grown(
-    engine: Engine, rooms: Rooms, asked: Asked, wish: Wish, *, taken: set[str]
-) -> Plan | None:
-    """The plan with more ranks, charged and reserved; None where there is none to be had.
+class Growing:
+    """Of one round, once everything else in it is decided."""
 
-    `taken` are clusters in which shards were made larger in this round, as this adds to them: the
-    nodes of those are not known before they are promised.
-    """
-    uid = asked.demand.workload.uid
-    run = engine.running().get(uid)
-    if run is None or run.leaving_for or asked.running is None or len(asked.demand.roles) != 1:
-        return None
-    more = _affordable(engine, run, asked, wish)
-    if not more:
-        return None
-    barred = dict.fromkeys(_awaited(engine, rooms, run), "work that waits comes first")
-    barred |= dict.fromkeys(taken, "more was given there a moment ago")
-    decision = rooms.choose(replace(asked, more=more, barred={**barred, **asked.barred}))
-    if not isinstance(decision, Plan) or decision.pods <= asked.running.pods:
-        return None
-    amounts = total(amounts_of(shard, wish) for shard in decision.shards)
-    if not engine.resize(uid, run.item.generation + 1, amounts):
-        return None
-    rooms.reserve(uid, decision)
-    before = {each.cluster: each.pods for each in asked.running.shards}
-    taken |= {e.cluster for e in decision.shards if before.get(e.cluster, e.pods) < e.pods}
-    return decision
+    def __init__(self, engine: Engine, rooms: Rooms) -> None:
+        self._engine = engine
+        self._rooms = rooms
+        self._larger: dict[str, str] = {}
+        """Clusters in which shards were made larger: which nodes those take is not known before
+        they are promised."""
+        self._awaited = [*_awaited(engine, rooms)]
+
+    def more(self, asked: Asked, wish: Wish) -> Plan | None:
+        """The plan with more ranks, charged and reserved; None where there is none to be had."""
+        uid = asked.demand.workload.uid
+        run = self._engine.running().get(uid)
+        if run is None or run.leaving_for or asked.running is None or len(asked.demand.roles) != 1:
+            return None
+        pods = _affordable(self._engine, run, asked, wish)
+        if not pods:
+            return None
+        barred = {
+            name: "work that waits comes first"
+            for priority, clusters in self._awaited
+            if priority >= run.item.priority
+            for name in clusters
+        }
+        barred = {**barred, **self._larger, **asked.barred}
+        plan = self._rooms.choose(replace(asked, more=pods, barred=barred))
+        if not isinstance(plan, Plan) or plan.pods <= asked.running.pods:
+            return None
+        amounts = total(amounts_of(shard, wish) for shard in plan.shards)
+        if not self._engine.resize(uid, run.item.generation + 1, amounts):
+            return None
+        self._rooms.reserve(uid, plan)
+        before = {each.cluster: each.pods for each in asked.running.shards}
+        for each in plan.shards:
+            if before.get(each.cluster, each.pods) < each.pods:
+                self._larger[each.cluster] = "more was given there a moment ago"
+        return plan
 
 
 def _affordable(engine: Engine, run: Run, asked: Asked, wish: Wish) -> int:
@@ -80,17 +92,16 @@ def _with(held: Mapping[Key, int], counts: Mapping[Key, int], pods: int) -> dict
     return {key: held.get(key, 0) + counts.get(key, 0) * pods for key in {*held, *counts}}
 
 
-def _awaited(engine: Engine, rooms: Rooms, run: Run) -> set[str]:
-    """Clusters that work which comes first may get room in."""
-    found: set[str] = set()
+def _awaited(engine: Engine, rooms: Rooms) -> Iterator[tuple[int, frozenset[str]]]:
+    """The priorities of what waits for room, and the clusters that it may get it in."""
     for item, why in engine.waiting():
         refusal = rooms.refusals.get(item.uid)
-        if why is None or refusal is None or item.priority < run.item.priority:
-            continue
-        if why.reason in _FOR_ROOM:
-            found |= {
-                each.cluster
-                for each in refusal.verdicts
-                if each.verdict != "Refused" or each.reason in _WITH_ROOM
-            }
-    return found
+        if why is not None and refusal is not None and why.reason in _FOR_ROOM:
+            yield (
+                item.priority,
+                frozenset(
+                    each.cluster
+                    for each in refusal.verdicts
+                    if each.verdict != "Refused" or each.reason in _WITH_ROOM
+                ),
+            )
