@@ -15,7 +15,7 @@ from policies.quota_tree import children_of, lines_of, specs_of
 from policies.schema import row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from fleet.errors import Cause
@@ -44,16 +44,24 @@ def fleet_quota(
     if old is not None and specs_of([old]).get(name) == mine:
         return ()
     specs[name] = mine
-    causes = list(_parent(name, specs))
+    unread = {_name(each) for each in others(QUOTAS)} - specs.keys()
+    causes = list(_parent(name, specs, unread))
     if not causes:
         causes += _guarantees(name, specs)
     causes += _namespaces(name, specs, others)
     return causes
 
 
-def _parent(name: str, specs: Mapping[str, FleetQuotaSpec]) -> Iterator[Cause]:
+def _parent(
+    name: str, specs: Mapping[str, FleetQuotaSpec], unread: Collection[str]
+) -> Iterator[Cause]:
+    """`unread` are quotas that cannot be read, or are going."""
     parent = specs[name].parent
     if not parent:
+        return
+    if parent in unread:
+        why = f"FleetQuota {parent} cannot be read, or is being deleted: mend or create it first"
+        yield fault("spec.parent", why)
         return
     if parent not in specs:
         known = ", ".join(sorted({*specs} - {name})) or "none"
@@ -198,11 +206,17 @@ def lending_policy(
 
 def _named(policy: Object) -> dict[str, str]:
     """The quotas that a LendingPolicy names, by field."""
-    spec = policy.get("spec") or {}
-    found = {"spec.from.quota": str((spec.get("from") or {}).get("quota", ""))}
-    for index, each in enumerate(spec.get("to") or ()):
-        found[f"spec.to[{index}].quota"] = str(each.get("quota", ""))
+    spec = _fields(policy.get("spec"))
+    found = {"spec.from.quota": str(_fields(spec.get("from")).get("quota", ""))}
+    borrowers = spec.get("to")
+    for index, each in enumerate(borrowers if isinstance(borrowers, list) else ()):
+        found[f"spec.to[{index}].quota"] = str(_fields(each).get("quota", ""))
     return found
+
+
+def _fields(value: Any) -> Object:
+    """Those of what is stored, in whatever form; none of what has none."""
+    return value if isinstance(value, dict) else {}
 
 
 def _name(obj: Object) -> str:

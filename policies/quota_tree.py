@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from fleet.errors import BadRequest
 from policies.fleet_quota import FleetQuota, smallest
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ def specs_of(objects: Iterable[Object]) -> dict[str, FleetQuotaSpec]:
     for obj in objects:
         try:
             spec = FleetQuota.model_validate({"spec": obj.get("spec") or {}}).spec
-        except ValidationError:
+            if spec.namespaces is not None:
+                spec.namespaces.compiled()
+        except (ValidationError, BadRequest):
             continue
         found[str(obj["metadata"]["name"])] = spec
     return found

@@ -131,11 +131,11 @@ class PriceSources:
         """Whether what is stored says the same, and is young enough where we dated it."""
         if before == stamped:
             return True
+        if PRICE_BOOK.problems({"spec": before}):
+            return False  # an older form of it
         dated = _undated(before), _undated(said)
         if dated[0] != dated[1] or any("asOf" in each for each in said.get("offers") or ()):
             return False
-        if PRICE_BOOK.problems({"spec": before}):
-            return False  # an older form of it
         oldest = min(datetime.fromisoformat(each["asOf"]) for each in before["offers"])
         max_age = PRICE_BOOK.parse({"metadata": {}, "spec": before}).spec.max_age
         return (self._now() - oldest) * 4 < max_age

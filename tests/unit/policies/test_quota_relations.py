@@ -13,7 +13,7 @@ from fleet.scheduling.quota.tree import Key, Share
 from fleet.scheduling.quota.tree import Node as TreeNode
 from fleet.scheduling.quota.tree import faults as tree_faults
 from policies import FLEET_QUOTA, LENDING_POLICY, PRICE_BOOK
-from policies.quota_tree import nodes_of
+from policies.quota_tree import claims_of, nodes_of
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 GPU = "gpu.io/gpu"
@@ -282,3 +282,32 @@ def test_what_grew_old_in_the_book_does_not_stop_its_mending():
     assert ages(book(offer(0), offer(40, "2")), old) == {}
     assert list(ages(book(offer(30, "9"), offer(40, "2")), old)) == ["spec.offers[0].asOf"]
     assert len(ages(book(offer(30), offer(40, "2"), max_age="1h"), old)) == 2
+
+
+UNREADABLE = {
+    "unknown field": {"resources": [], "colour": "red"},
+    "selector": {"resources": [], "namespaces": {"matchLabels": {"a b": "c"}}},
+    "no spec": "resources",
+}
+
+
+@pytest.mark.parametrize("spec", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_neighbour_that_cannot_be_read_stops_no_write(spec):
+    broken = {"metadata": {"name": "broken"}, "spec": spec}
+    there = [broken, quota("a", gpu=4), namespace("n", team="a")]
+    assert faults(quota("b", "a", namespaces={"team": "a"}, gpu=2), *there) == {}
+    assert FLEET_QUOTA.in_use(quota("b"), listing(there)) == ""
+    assert claims_of([broken, quota("a", namespaces={"team": "a"})], [there[2]]).quota == {"n": "a"}
+    below = faults(quota("b", "broken"), *there)["spec.parent"]
+    assert below.startswith("FleetQuota broken cannot be read")
+    assert faults(quota("broken", gpu=1), *there, old=broken) == {}, "it can be mended"
+
+
+@pytest.mark.parametrize("spec", [{"from": "a", "to": "b"}, {"from": {}, "to": ["b"]}])
+def test_a_lending_policy_that_cannot_be_read_keeps_no_quota(spec):
+    broken = {"metadata": {"name": "night"}, "spec": spec}
+    assert FLEET_QUOTA.in_use(quota("a"), listing([broken])) == ""
+    mended = lending("night", "a", "b")
+    assert not LENDING_POLICY.relation(
+        mended, broken, listing([quota("a"), quota("b"), broken]), now=NOW
+    )
