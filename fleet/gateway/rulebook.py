@@ -167,5 +167,5 @@ class _Kept:
 
 def _said(obj: Object, field: str) -> Any:
     """A field of a spec; {} of a spec that is none."""
-    spec = obj.get("spec") or {}
+    spec = obj.get("spec", {})
     return spec.get(field) if isinstance(spec, dict) else {}

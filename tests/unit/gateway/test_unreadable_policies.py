@@ -235,6 +235,15 @@ async def test_whom_an_unreadable_quota_is_for_is_at_worst_everybody_without_one
         assert "FleetQuota nlp cannot be read: spec.namespaces" in said[name]
 
 
+@pytest.mark.parametrize("spec", [None, "all", []])
+async def test_so_it_is_of_one_of_which_nothing_can_be_read(store, spec):
+    await put(store, FLEET_QUOTA, "nlp", spec)
+    said = await told(planner(store), job("nlp"), job("cv"), job("free"))
+    assert said["cv/train"] == "east"
+    for name in ("nlp/train", "free/train"):
+        assert "FleetQuota nlp cannot be read: spec" in said[name]
+
+
 async def test_what_is_below_an_unreadable_quota_waits_and_says_for_which(store):
     await store.create(FLEET_QUOTA.resource, made("FleetQuota", "top", {"colour": "red"}))
     await put(store, FLEET_QUOTA, "nlp", {**quota("nlp", "4")["spec"], "parent": "top"})
