@@ -116,16 +116,6 @@ def expired(continuation: Continuation, *, path: str, selectors: str = "") -> Ex
     )
 
 
-def expired_for_good() -> Expired:
-    """The 410 for a token that cannot be gone on with in any way."""
-    return Expired(f"{_TOO_OLD}.")
-
-
 def expired_list() -> Expired:
     """The 410 for `resourceVersionMatch=Exact` at a revision that is no longer kept."""
     return Expired("The resourceVersion for the provided list is too old.")
-
-
-def expired_watch(*, wanted: int, oldest: int) -> Expired:
-    """The 410 for a watch from before what the journal holds."""
-    return Expired(f"too old resource version: {wanted} ({oldest})")

@@ -15,7 +15,6 @@ _NAME_RULE = (
     "and must start and end with an alphanumeric character"
 )
 _LABEL_FORM = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_LABEL = re.compile(_LABEL_FORM)
 _SUBDOMAIN_FORM = rf"{_LABEL_FORM}(\.{_LABEL_FORM})*"
 _SUBDOMAIN = re.compile(_SUBDOMAIN_FORM)
 
@@ -27,20 +26,6 @@ def _breaks(rule: str, form: str, *examples: str) -> str:
 
 def _too_long(limit: int) -> str:
     return f"must be no more than {limit} bytes"
-
-
-def dns_label_problems(name: str) -> list[str]:
-    """Why `name` is no DNS label (RFC 1123): a namespace, a member."""
-    problems = [_too_long(63)] if len(name.encode()) > 63 else []
-    if _LABEL.fullmatch(name):
-        return problems
-    if _SUBDOMAIN.fullmatch(name):
-        return [*problems, "must not contain dots"]
-    rule = (
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-        "and must start and end with an alphanumeric character"
-    )
-    return [*problems, _breaks(rule, _LABEL_FORM, "my-name", "123-abc")]
 
 
 def dns_subdomain_problems(name: str) -> list[str]:

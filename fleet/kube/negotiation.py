@@ -20,7 +20,6 @@ Form = Literal["object", "table", "partial", "partiallist"]
 Include = Literal["Metadata", "Object", "None"]
 Encoding = Literal["json", "yaml"]
 BodyForm = Literal["json", "yaml", "protobuf"]
-PatchType = Literal["json-patch", "merge-patch", "strategic-merge-patch", "apply-patch"]
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -33,12 +32,6 @@ _FORMS: Mapping[str, Form] = {
     "Table": "table",
     "PartialObjectMetadata": "partial",
     "PartialObjectMetadataList": "partiallist",
-}
-_PATCHES: Mapping[str, PatchType] = {
-    "application/json-patch+json": "json-patch",
-    "application/merge-patch+json": "merge-patch",
-    "application/strategic-merge-patch+json": "strategic-merge-patch",
-    "application/apply-patch+yaml": "apply-patch",
 }
 _META = "meta.k8s.io"
 
@@ -220,22 +213,3 @@ def body_form(content_type: str | None) -> BodyForm:
         case "application/vnd.kubernetes.protobuf":
             return "protobuf"
     raise UnsupportedMediaType.of(BODIES)
-
-
-def patch_type(
-    content_type: str | None, *, custom: bool = False, apply_ok: bool = True
-) -> PatchType:
-    """The kind of a PATCH body. Custom resources have no strategic merge (kubernetes#97423);
-    `apply_ok` False leaves server-side apply out.
-
-    Raises UnsupportedMediaType naming the types that this resource takes.
-    """
-    accepted = {
-        media: kind
-        for media, kind in _PATCHES.items()
-        if not (custom and kind == "strategic-merge-patch") and (apply_ok or kind != "apply-patch")
-    }
-    kind = accepted.get((content_type or "").partition(";")[0].strip().lower())
-    if kind is None:
-        raise UnsupportedMediaType.of(tuple(accepted))
-    return kind

@@ -114,10 +114,6 @@ class Quantity:
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
 
     @property
-    def is_zero(self) -> bool:
-        return self.nano == 0
-
-    @property
     def is_whole(self) -> bool:
         return self.nano % _NANO == 0
 

@@ -277,16 +277,6 @@ class NodeAccounts:
             del self._others[pod.namespace]
 
 
-def capacity_of(
-    nodes: Iterable[Object], pods: Iterable[Object], *, as_of_s: float, block_label: str = ""
-) -> Capacity:
-    """The picture from scratch."""
-    accounts = NodeAccounts(block_label=block_label)
-    accounts.replace_nodes(nodes)
-    accounts.replace_pods(pods)
-    return accounts.capacity(as_of_s)
-
-
 def _without_zeros(taken: Amounts) -> Amounts:
     return {name: value for name, value in taken.items() if value} if 0 in taken.values() else taken
 

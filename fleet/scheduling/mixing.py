@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fleet.scheduling.stock import fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from fleet.scheduling.requests import Amounts, Vector
     from fleet.scheduling.stock import Block, PodKind, Seats
@@ -125,10 +125,6 @@ class Mixing:
             ),
             default=-1,
         )
-
-    def holdings(self) -> Iterator[tuple[Counts, int]]:
-        """(pods of the other kinds, the most of the first beside them)."""
-        return ((key, step.first) for key, step in self._tables[-1].items())
 
     def seats(self, counts: Counts) -> tuple[Seats, ...] | None:
         """Where so many pods of each kind sit; None where they do not fit."""

@@ -95,21 +95,3 @@ class Placer(Protocol):
     def give(self, uid: str) -> None:
         """The work has ended or was evicted. Nothing happens where nothing was taken."""
         ...
-
-
-class Anywhere:
-    """A place for everything: where quota alone decides."""
-
-    def place(
-        self, item: Item, *, without: Collection[str] = (), quick: bool = False
-    ) -> Placed | Unplaced:
-        return _ANYWHERE
-
-    def take(self, uid: str, placed: Placed) -> None:
-        pass
-
-    def give(self, uid: str) -> None:
-        pass
-
-
-_ANYWHERE = Placed(plan=None)

@@ -1,13 +1,14 @@
 """The gateway's Placer, and the engine over it, for those who ask about demands instead of objects
-in a store."""
+in a store; capacity of objects as they are, and a Placer where quota alone decides."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.counted import times, total
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.ledger import Ledger
@@ -21,18 +22,47 @@ from fleet.scheduling.selection import Policy
 from fleet.scheduling.standing import Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.decisions import Decision
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.exact.question import Victim
+    from fleet.scheduling.placer import Unplaced
     from fleet.scheduling.requests import Vector
+
+    Object = dict[str, Any]
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 _LONG_S = 1e6
 _AT_ONCE = Rules(patience_s=0, worth=None, restart_s=0)
 """Evict whatever may go, at the cost of the work it loses."""
+
+
+def capacity_of(
+    nodes: Iterable[Object], pods: Iterable[Object], *, as_of_s: float, block_label: str = ""
+) -> Capacity:
+    """The picture from scratch."""
+    accounts = NodeAccounts(block_label=block_label)
+    accounts.replace_nodes(nodes)
+    accounts.replace_pods(pods)
+    return accounts.capacity(as_of_s)
+
+
+class Anywhere:
+    """A Placer with a place for everything."""
+
+    def place(
+        self, item: Item, *, without: Collection[str] = (), quick: bool = False
+    ) -> Placed | Unplaced:
+        return Placed(plan=None)
+
+    def take(self, uid: str, placed: Placed) -> None:
+        pass
+
+    def give(self, uid: str) -> None:
+        pass
 
 
 def opened(

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from fleet.scheduling.accounts import capacity_of
+from asking import capacity_of
+
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.demand import Demand, Role, Workload

@@ -20,12 +20,12 @@ import random
 import time
 from dataclasses import dataclass
 
-from asking import opened
+from asking import Anywhere, opened
 from queue_loads import BASELINE, LARGE, TOPOLOGY, Load, shortened
 from queue_replay import Outcome, replay
 
 from fleet.scheduling.engine import Engine
-from fleet.scheduling.placer import Anywhere, Item
+from fleet.scheduling.placer import Item
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Share, Tree
 

@@ -250,11 +250,3 @@ class Schema:
     @property
     def list_map_keys(self) -> tuple[str, ...]:
         return tuple(self._either("x-kubernetes-list-map-keys") or ())
-
-    @property
-    def map_type(self) -> str:
-        return str(self._either("x-kubernetes-map-type") or "")
-
-    @property
-    def group_version_kinds(self) -> tuple[GroupVersionKind, ...]:
-        return tuple((gvk["group"], gvk["version"], gvk["kind"]) for gvk in self.node.get(_GVK, ()))

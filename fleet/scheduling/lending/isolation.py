@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fleet.view.naming import WORKLOAD_UID_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
 Object = dict[str, Any]
 
@@ -57,11 +57,6 @@ def classes_by_node(
     return {name: frozenset(classes) for name, classes in sorted(found.items())}
 
 
-def used_by_others(nodes: Mapping[str, frozenset[str]], *, work: str) -> frozenset[str]:
-    """Nodes on which work of any other class runs."""
-    return frozenset(name for name, classes in nodes.items() if classes - {work})
-
-
 def alone(template: Object, *, work: str, others: Collection[str] = ()) -> Object:
     """A pod template whose pods share nodes with their class alone; the one given is not changed.
 
@@ -85,11 +80,6 @@ def alone(template: Object, *, work: str, others: Collection[str] = ()) -> Objec
         spec["affinity"]["nodeAffinity"] = _not_on(affinity.get("nodeAffinity") or {}, others)
     labels = {**(metadata.get("labels") or {}), CLASS_LABEL: work}
     return {**template, "metadata": {**metadata, "labels": labels}, "spec": spec}
-
-
-def taint(work: str) -> Object:
-    """For a node that is set aside for a class: only pods of `alone` tolerate it."""
-    return {"key": LENT_TAINT, "value": work, "effect": "NoSchedule"}
 
 
 def network_policy(

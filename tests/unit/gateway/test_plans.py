@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import orjson
 import pytest
+from asking import capacity_of
 
 import policies
 from fleet.apiserver.kinds import CustomKind
@@ -19,7 +20,6 @@ from fleet.gateway.placing import Outlook, Placing
 from fleet.gateway.plans import Plan
 from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.kube.wire import Request, Response, UserInfo
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.exact.gang import Objective, Optimum, Share
 from fleet.scheduling.exact.verdict import Verdict

@@ -14,9 +14,7 @@ from fleet.kube.continuation import (
     decode,
     encode,
     expired,
-    expired_for_good,
     expired_list,
-    expired_watch,
     selection,
 )
 from fleet.kube.options import ListOptions
@@ -120,14 +118,8 @@ def test_an_expired_token_comes_with_one_that_goes_on() -> None:
     assert fresh == Continuation(None, ("a", "web"))
 
 
-def test_the_plain_expirations() -> None:
-    assert expired_for_good().message == (
-        "The provided continue parameter is too old to display a consistent list result. You can "
-        "start a new list without the continue parameter."
-    )
-    assert expired_for_good().continue_token == ""
+def test_the_plain_expiration() -> None:
     assert expired_list().message == "The resourceVersion for the provided list is too old."
-    assert expired_watch(wanted=3, oldest=9).message == "too old resource version: 3 (9)"
 
 
 def test_equal_selectors_written_differently_are_one_selection() -> None:

@@ -9,7 +9,6 @@ from fleet.kube.negotiation import (
     Representation,
     body_form,
     discovery_form,
-    patch_type,
     representation,
 )
 
@@ -193,42 +192,6 @@ def test_bodies_that_cannot_be_read(content_type: str) -> None:
         "the body of the request was in an unknown format - accepted media types include: "
         "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     )
-
-
-@pytest.mark.parametrize(
-    ("content_type", "kind"),
-    [
-        ("application/json-patch+json", "json-patch"),
-        ("application/merge-patch+json; charset=utf-8", "merge-patch"),
-        ("application/strategic-merge-patch+json", "strategic-merge-patch"),
-        ("application/apply-patch+yaml", "apply-patch"),
-    ],
-)
-def test_patches(content_type: str, kind: str) -> None:
-    assert patch_type(content_type) == kind
-
-
-@pytest.mark.parametrize(
-    ("content_type", "custom", "apply_ok", "accepted"),
-    [
-        (None, False, True, "json-patch+json merge-patch+json strategic-merge-patch+json "
-         "apply-patch+yaml"),
-        ("application/json", False, False, "json-patch+json merge-patch+json "
-         "strategic-merge-patch+json"),
-        ("application/apply-patch+yaml", False, False, "json-patch+json merge-patch+json "
-         "strategic-merge-patch+json"),
-        # kubernetes#97423
-        ("application/strategic-merge-patch+json", True, True, "json-patch+json "
-         "merge-patch+json apply-patch+yaml"),
-    ],
-)  # fmt: skip
-def test_patches_that_a_resource_does_not_take(
-    content_type: str | None, custom: bool, apply_ok: bool, accepted: str
-) -> None:
-    with pytest.raises(UnsupportedMediaType) as caught:
-        patch_type(content_type, custom=custom, apply_ok=apply_ok)
-    listed = ", ".join(f"application/{media}" for media in accepted.split())
-    assert caught.value.message.endswith(f"accepted media types include: {listed}")
 
 
 @given(st.text('apliction/jsony*,;=q"0.9 ', max_size=40))

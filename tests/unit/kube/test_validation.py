@@ -101,7 +101,6 @@ def test_the_same_fault_counts_once_and_its_value_is_quoted_as_go_quotes() -> No
     [
         (names.dns_label, ["a", "a-1", "1a", "a" * 63], ["", "A", "-a", "a-", "a.b", "a" * 64]),
         (names.dns_subdomain, ["a", "a.b", "a" * 253], ["", "A", "a..b", ".a", "a_b", "a" * 254]),
-        (names.dns_1035_label, ["a", "a-1"], ["1a", "a-", ""]),
         (
             names.qualified_name,
             ["a", "A_b.c", "a.com/b", "a" * 63],

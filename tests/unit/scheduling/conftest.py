@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from asking import capacity_of
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.demand import Demand, demand_of
 from fleet.scheduling.price import Prices, prices_of

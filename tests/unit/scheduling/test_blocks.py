@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
+from asking import capacity_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.blocks import on_blocks
 from fleet.scheduling.nodes import node_selector_of
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from asking import capacity_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import NodeAccounts, capacity_of
+from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.nodes import node_selector_of, tolerations_of
 

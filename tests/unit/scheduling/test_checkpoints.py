@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from asking import Anywhere
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from fleet.scheduling.keeping import Holds, bring
 from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Recall
 from fleet.scheduling.lending.terms import Terms
-from fleet.scheduling.placer import Anywhere, Item, Placed
+from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Share, Tree
 from fleet.scheduling.standing import Standing, expectation_of

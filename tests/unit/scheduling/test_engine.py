@@ -7,11 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import Anywhere
 
 from fleet.errors import InternalError
 from fleet.scheduling.decisions import Admit, Preempt, Refuse, Wait
 from fleet.scheduling.engine import Engine
-from fleet.scheduling.placer import Anywhere, Item, Placed, Unplaced
+from fleet.scheduling.placer import Item, Placed, Unplaced
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 

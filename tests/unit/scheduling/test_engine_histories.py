@@ -11,10 +11,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import capacity_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.decisions import Admit, Preempt, Wait
 from fleet.scheduling.engine import Engine

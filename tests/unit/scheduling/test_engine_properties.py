@@ -6,12 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from asking import Anywhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
-from fleet.scheduling.placer import Anywhere, Item, Placed, Unplaced
+from fleet.scheduling.placer import Item, Placed, Unplaced
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 

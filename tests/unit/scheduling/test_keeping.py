@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from asking import Anywhere
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.scheduling.decisions import Admit
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.keeping import Holds, Waits, bring
-from fleet.scheduling.placer import Anywhere, Item
+from fleet.scheduling.placer import Item
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 from fleet.scheduling.standing import Standing
 

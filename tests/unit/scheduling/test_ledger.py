@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from asking import capacity_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.ledger import Ledger
 from fleet.scheduling.numbering import Interval
 from fleet.scheduling.placement import Plan, Refusal, Shard, place

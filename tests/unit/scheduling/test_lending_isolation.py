@@ -11,8 +11,6 @@ from fleet.scheduling.lending.isolation import (
     alone,
     classes_by_node,
     network_policy,
-    taint,
-    used_by_others,
 )
 
 Object = dict[str, Any]
@@ -68,7 +66,7 @@ def test_nodes_that_others_use_without_a_label_are_left_out_by_name() -> None:
 def test_only_its_class_tolerates_a_node_that_is_set_aside() -> None:
     toleration = alone({}, work="research")["spec"]["tolerations"][-1]
     for work, fits in (("research", True), ("serving", False)):
-        mark = taint(work)
+        mark = {"key": "fleet.dev/lent-to", "value": work, "effect": "NoSchedule"}
         assert fits == all(toleration[k] == mark[k] for k in ("key", "value", "effect"))
 
 
@@ -89,8 +87,6 @@ def test_which_classes_use_which_node_is_read_from_the_pods_on_it() -> None:
         "n2": frozenset({"research", "serving"}),
         "n4": frozenset({""}),
     }
-    assert used_by_others(found, work="serving") == {"n2", "n4"}
-    assert used_by_others(found, work="research") == {"n1", "n2", "n4"}
 
 
 def test_lent_work_reaches_its_own_pods_and_dns_and_nothing_else() -> None:

@@ -14,10 +14,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from asking import capacity_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import NodeAccounts, capacity_of
+from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.keeping import Holds, Waits, bring

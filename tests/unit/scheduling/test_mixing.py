@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
+from asking import capacity_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.mixing import Mixing
 from fleet.scheduling.requests import vector

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from asking import capacity_of
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.demand import demand_of
 from fleet.scheduling.placement import Refusal, place
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
+from asking import capacity_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.nodes import Taint
 from fleet.scheduling.placement import Plan, Refusal, place, replace_shards
 

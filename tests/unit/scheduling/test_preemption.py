@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from asking import Anywhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.scheduling.placer import Anywhere, Item, Placed
+from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.preemption import NoVictims, Preemptor, Victims, choose
 from fleet.scheduling.queue.running import Run, Runs
 from fleet.scheduling.quota.book import Book, apply, blocked

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from asking import capacity_of
 
 from fleet.errors import Invalid
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.capacity import Room
 from fleet.scheduling.price import prices_of
 

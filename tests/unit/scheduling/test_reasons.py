@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from asking import Anywhere
 
 from fleet.scheduling.decisions import Preempt, Wait
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.lending.terms import Terms
-from fleet.scheduling.placer import Anywhere, Item
+from fleet.scheduling.placer import Item
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 from fleet.scheduling.reasons import because, reason_of
 

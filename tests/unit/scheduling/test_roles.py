@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from asking import capacity_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.errors import Invalid
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.demand import Demand, Role, Workload, demand_of

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from asking import NOW, asked, opened
+from asking import NOW, asked, capacity_of, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.scheduling.accounts import capacity_of
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.demand import Demand, Role, Workload

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fleet.scheduling.accounts import capacity_of
+from asking import capacity_of
+
 from fleet.scheduling.shapes import accelerator_kinds, free_accelerators, shapes_of
 from policies import CLUSTER
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from asking import opened
+from asking import Anywhere, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from queue_loads import BASELINE, LARGE, TOPOLOGY, Load, Pods, member, shortened
@@ -15,7 +15,7 @@ from queue_replay import Outcome, replay
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.placement import Plan
-from fleet.scheduling.placer import Anywhere, Item, Placed, Unplaced
+from fleet.scheduling.placer import Item, Placed, Unplaced
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Share, Tree
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
-_DNS_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
 _PERCENT: Final = "[0-9]+%"
@@ -30,10 +29,6 @@ _LABEL_TEXT: Final = (
 _SUBDOMAIN_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character"
-)
-_DNS_1035_TEXT: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character"
 )
 _QUALIFIED_TEXT: Final = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
@@ -83,13 +78,6 @@ def dns_subdomain(value: str) -> list[str]:
     problems = [_too_long(253)] if _size(value) > 253 else []
     if not _matches(_SUBDOMAIN, value):
         problems.append(_pattern_error(_SUBDOMAIN_TEXT, _SUBDOMAIN, "example.com"))
-    return problems
-
-
-def dns_1035_label(value: str) -> list[str]:
-    problems = [_too_long(63)] if _size(value) > 63 else []
-    if not _matches(_DNS_1035, value):
-        problems.append(_pattern_error(_DNS_1035_TEXT, _DNS_1035, "my-name", "abc-123"))
     return problems
 
 
