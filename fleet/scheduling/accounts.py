@@ -16,7 +16,7 @@ from fleet.scheduling.requests import is_accelerator, pod_request, vector
 from fleet.view.naming import WORKLOAD_UID_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from fleet.scheduling.nodes import Node
     from fleet.scheduling.requests import Amounts, Vector
@@ -71,11 +71,6 @@ class NodeAccounts:
 
     # -- nodes
 
-    def replace_nodes(self, objects: Iterable[Object]) -> None:
-        self._objects = {_name(obj): _slim(obj) for obj in objects}
-        self._nodes.clear()
-        self._picture = None
-
     def upsert_node(self, obj: Object) -> None:
         name = _name(obj)
         slim = _slim(obj)
@@ -89,19 +84,6 @@ class NodeAccounts:
         self._forget(name)
 
     # -- pods
-
-    def replace_pods(self, objects: Iterable[Object]) -> None:
-        self._pods.clear()
-        self._used.clear()
-        self._seen.clear()
-        self._of.clear()
-        self._taken_by.clear()
-        self._others.clear()
-        self._saved.clear()
-        self._nodes.clear()
-        self._picture = None
-        for obj in objects:
-            self._enter(_key(obj), self._read(obj))
 
     def upsert_pod(self, obj: Object) -> None:
         key, pod = _key(obj), self._read(obj)

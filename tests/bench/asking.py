@@ -45,8 +45,10 @@ def capacity_of(
 ) -> Capacity:
     """The picture from scratch."""
     accounts = NodeAccounts(block_label=block_label)
-    accounts.replace_nodes(nodes)
-    accounts.replace_pods(pods)
+    for node in nodes:
+        accounts.upsert_node(node)
+    for pod in pods:
+        accounts.upsert_pod(pod)
     return accounts.capacity(as_of_s)
 
 

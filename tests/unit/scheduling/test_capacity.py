@@ -250,7 +250,8 @@ def test_books_kept_step_by_step_equal_a_count_from_scratch(build, sizes, events
     nodes = {f"n{i}": build.node(f"n{i}", size) for i, size in enumerate(sizes)}
     pods: dict[str, dict] = {}
     accounts = NodeAccounts()
-    accounts.replace_nodes(nodes.values())
+    for node in nodes.values():
+        accounts.upsert_node(node)
     for what, which, node, gpus, phase, ours in events:
         if what == "pod":
             made = build.pod(
@@ -286,7 +287,7 @@ def test_pods_of_shards_are_counted_as_seen_even_when_they_are_over(build):
 
 def test_a_heartbeat_of_a_node_keeps_what_was_counted(build):
     accounts = NodeAccounts()
-    accounts.replace_nodes([build.node("n0")])
+    accounts.upsert_node(build.node("n0"))
     first = accounts.capacity(1.0)
     rooms = first.rooms(GPU)
     beat = build.node("n0")

@@ -166,7 +166,7 @@ class Moving:
 
     def __init__(self, build):
         self.build, self.at, self.now_s = build, 0, 0.0
-        self.accounts = {}
+        self.accounts, self.pods = {}, {}
         self.cordoned = set()
         self.promises = Ledger()
         self.prices = ("1", "2", "1.5")
@@ -194,13 +194,16 @@ class Moving:
             pass
         elif what == "leaves":
             del self.accounts[name]
+            self.pods.pop(name, None)
         elif what == "pod":
             requests = {"nvidia.com/gpu": "2"}
             labels = {"fleet.dev/workload-uid": "uid-crawl", "fleet.dev/generation": "1"}
             pod = self.build.pod(f"p{self.at}", "n1", requests=requests, labels=labels)
             accounts.upsert_pod(pod)
+            self.pods.setdefault(name, []).append(pod)
         elif what == "gone":
-            accounts.replace_pods([])
+            for pod in self.pods.pop(name, []):
+                accounts.remove_pod(pod)
         elif what == "node":
             accounts.upsert_node(self.build.node(f"m{self.at}", 4, labels={"rack": "r1"}))
 
