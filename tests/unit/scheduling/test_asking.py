@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+from asking import Anywhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.engine import Engine
-from fleet.scheduling.placer import Anywhere, Item
+from fleet.scheduling.placer import Item
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 
