@@ -30,7 +30,8 @@ from fleet.gateway.loans import account_written
 from fleet.gateway.own import NAMESPACES
 from fleet.kube.paths import path_of
 from fleet.kube.wire import Request
-from fleet.scheduling.exact.solver import cp_sat
+from fleet.scheduling.exact.neighbourhood import Neighbourhoods
+from fleet.scheduling.exact.solver import Limits, cp_sat
 from fleet.scheduling.exact.verdict import Verdict
 from fleet.scheduling.lending import record
 from fleet.scheduling.lending.loans import Lend, Recall, Settle
@@ -64,6 +65,7 @@ _RULES: Final = {
 _LOANS: Final[Mapping[type, str]] = {Lend: "Lent", Recall: "Recalled", Settle: "Settled"}
 _MOST: Final = 100
 _MOST_EXACT: Final = 10
+_FURTHER: Final = Limits(work=2.0)
 _LEVELS: Final = {
     "tier": "tier", "clusters": "clusters", "unknown": "unpriced", "micro": "perHour",
     "blocks": "blocks",
@@ -130,7 +132,8 @@ class Plan:
         asked = dict.fromkeys(map(_uid, questions))
         found = _answer(outlook, [items[uid] for uid in asked if uid in items])
         if (together := outlook.prospect.together) is not None:
-            gain = await asyncio.to_thread(together.gain)
+            polish = Neighbourhoods(_FURTHER).improve if exact else None
+            gain = await asyncio.to_thread(together.gain, polish)
             if gain is not None:
                 found["together"] = _together(gain, workloads)
         return replace(json_response(200, found), warnings=tuple(warnings))

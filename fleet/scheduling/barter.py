@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Short = Callable[[int, There], Collection[int]]
     """Of the gangs in a cluster, those of which not all units find their nodes."""
+    Blocks = Sequence[Sequence[Sequence[int]]]
+    """By cluster and block, the free accelerators of each node."""
 
 _HOT: Final = 0.006
 """By how much of all money a kick may leave things worse, at first"""

@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from random import Random
 
+    from fleet.scheduling.barter import Blocks, Short
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.price import Prices
     from fleet.scheduling.tally import Shares, There
+
+    Polish = Callable[[Tally, Short, Blocks], int]
+    """Improves what a tally has, and says how many tries that took."""
 
 _ROUNDS: Final = 400
 """For each gang, of changing places over sums."""
@@ -94,16 +98,18 @@ def place_batch(
     chance: Random,
     prices: Prices | None = None,
     rounds: int = _ROUNDS,
+    polish: Polish | None = None,
 ) -> Batch:
     """Who is admitted, and where to. `clusters` have everything deducted that is promised.
 
     `chance` chooses what is tried again; the same seed gives the same answer, in whatever order the
-    gangs and clusters come. `rounds`, for each gang, bound the work.
+    gangs and clusters come. `rounds`, for each gang, bound the work. `polish` goes on with what
+    came out of that, over sums (`fleet.scheduling.exact.neighbourhood`).
     """
     fleet = tuple(clusters)
     run = _Run(demands, fleet, now_s=now_s, chance=chance, prices=prices)
     run.first()
-    tried = run.exchange(rounds * len(demands))
+    tried = run.exchange(rounds * len(demands), polish)
     if run.unsettled():
         tried += run.improve(max(1, rounds * len(demands) // _ON_NODES))
     reached = dict.fromkeys(sorted({each.priority for each in demands}), 0)
@@ -202,7 +208,7 @@ class _Run:
 
     # -- over sums
 
-    def exchange(self, rounds: int) -> int:
+    def exchange(self, rounds: int, polish: Polish | None = None) -> int:
         """Those of one role change places."""
         movers = [at for at in self._order if at in self._ideal and self._simple(at)]
         before, value = dict(self.placed), self._value()
@@ -231,6 +237,8 @@ class _Run:
             return [at for (at, _), units in zip(there, left, strict=True) if units]
 
         tried += Barter(tally, short).improve(rounds // 2 // _KICK) * _KICK
+        if polish is not None and tally.holds():
+            tried += polish(tally, short, self._blocks())
         self._seat(tally, movers, stowed)
         for at in self._order:
             if at not in self.placed:
@@ -238,6 +246,18 @@ class _Run:
         if self._value() > value:
             self._undo(before)
         return tried
+
+    def _blocks(self) -> Blocks:
+        capacities = map(self._holdings.capacity, self._names)
+        return [
+            []
+            if capacity is None
+            else [
+                [max(0, accelerators(block.free(at))) for at in range(len(block.states))]
+                for block in capacity.blocks.values()
+            ]
+            for capacity in capacities
+        ]
 
     def _simple(self, at: int) -> bool:
         roles = self._demands[at].roles

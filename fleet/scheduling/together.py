@@ -19,6 +19,7 @@ from fleet.scheduling.quota.book import blocked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fleet.scheduling.batch import Polish
     from fleet.scheduling.clusters import Cluster
     from fleet.scheduling.demand import Demand
     from fleet.scheduling.placer import Item
@@ -61,14 +62,14 @@ class Together:
     book: Book
     now_s: float
 
-    def gain(self) -> Gain | None:
-        """None where no more would start."""
+    def gain(self, polish: Polish | None = None) -> Gain | None:
+        """None where no more would start. `polish` goes on where the search ends."""
         left = free_in(self.clusters) - sum(devices(e.demand) for e in self.gangs if e.starts)
         if all(devices(each.demand) > left for each in self.gangs if not each.starts):
             return None
         found = place_batch(
             self._demands(), self.clusters, now_s=self.now_s, chance=Random(0),
-            prices=self.prices, rounds=_ROUNDS,
+            prices=self.prices, rounds=_ROUNDS, polish=polish,
         )  # fmt: skip
         starts = [at for at, gang in enumerate(self.gangs) if gang.starts]
         if not found.admitted.keys() >= set(starts):

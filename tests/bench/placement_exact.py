@@ -24,6 +24,7 @@ from fleet.scheduling.batch import place_batch
 from fleet.scheduling.decisions import Admit, Preempt
 from fleet.scheduling.exact import batch as exact_batch
 from fleet.scheduling.exact.gang import Infeasible, Objective, Optimum, Unproven, solve
+from fleet.scheduling.exact.neighbourhood import Neighbourhoods
 from fleet.scheduling.exact.question import question_of
 from fleet.scheduling.exact.solver import Limits
 from fleet.scheduling.exact.verdict import shares_of
@@ -174,8 +175,9 @@ def batch_gap(batch: Batch, *, work: float) -> tuple[exact_batch.Gap, int, float
 def place_all(batch: Batch) -> dict[int, list[exact_batch.Share]]:
     """Shares by position in the batch."""
     done = place_batch(
-        batch.demands, batch.clusters, now_s=0.0, chance=random.Random(0), prices=batch.prices
-    )
+        batch.demands, batch.clusters, now_s=0.0, chance=random.Random(0), prices=batch.prices,
+        polish=Neighbourhoods().improve,
+    )  # fmt: skip
     return {
         at: [
             exact_batch.Share(

@@ -91,7 +91,7 @@ def gap(
         bound = model.bound(level, limits)
         assert bound is not None
         if bound != level.value:
-            relaxed = Model(batch, questions, fleet, Relaxed())
+            relaxed = Model(batch, questions, fleet, Relaxed([weight(each) for each in batch]))
             for before in reached[:at]:
                 relaxed.keep(before)
             other = relaxed.bound(level, limits)
@@ -135,7 +135,7 @@ def weight(demand: Demand) -> int:
 class Model:
     """A batch as a program whose solutions include every placement there is.
 
-    With the program `Relaxed` only the largest gangs are whole, so it has more solutions.
+    With the program `Relaxed` only some gangs are whole, so it has more solutions.
     """
 
     def __init__(
@@ -154,10 +154,8 @@ class Model:
         self._money: list[tuple[int, Any, int]] = []
         self._claims: dict[str, list[tuple[int, int, Any]]] = {each.name: [] for each in clusters}
         """By cluster: (accelerators of a pod, accelerators of a unit, units)."""
-        by_size = sorted(range(len(batch)), key=lambda at: (-weight(batch[at]), at))
-        ranks = {at: rank for rank, at in enumerate(by_size)}
         for at, (demand, question) in enumerate(zip(batch, questions, strict=True)):
-            program.rank = ranks[at]
+            program.begin(at)
             self._admit(demand, question)
         for cluster in clusters:
             self._hold(cluster)

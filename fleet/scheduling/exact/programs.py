@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 from math import ceil, floor, isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fleet.scheduling.exact.solver import Limits, cp_sat, math_opt, solved_with
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 _LARGEST: Final = 35
-"""Gangs that a relaxed program has whole. More take long to prove and hardly change a bound."""
+"""Gangs that a relaxed program has whole at first,"""
+_MORE: Final = 8
+"""and how many of those that it divided it has whole the next time."""
 _NODES: Final = 50
 """Of branch and bound, for each unit of work."""
 _TOLERANCE: Final = 1e-6
@@ -22,11 +27,12 @@ _TOLERANCE: Final = 1e-6
 class Whole:
     """CP-SAT: all variables are whole, all arithmetic is exact."""
 
-    rank = 0
-
     def __init__(self) -> None:
         self._cp = cp_sat()
         self._m = self._cp.CpModel()
+
+    def begin(self, gang: int) -> None:
+        """What is made next is of that gang."""
 
     def new_bool_var(self, name: str) -> Any:
         return self._m.new_bool_var(name)
@@ -54,26 +60,36 @@ class Whole:
 
 
 class Relaxed:
-    """HiGHS: whole is only which clusters and networks gangs of low `rank` use, and who of these is
+    """HiGHS: whole is only which clusters and networks some gangs use, and who of these is
     admitted; all else may be fractions.
 
     Its solutions include those of `Whole`, so no placement is better than the best of them. It
     proves more than CP-SAT where the smaller gangs fill whatever room the larger ones leave: then
-    it is the larger ones that have to be gone through, and few are enough.
+    it is the larger ones that have to be gone through, and few are enough. Where all has been gone
+    through and gangs were divided that are not whole yet, the largest of these are made whole too.
 
     It computes in floating point. A solution may be off by `_TOLERANCE` in each variable, so what
     it says is made worse by what all of these could add: that much of the largest sum there is.
     """
 
-    def __init__(self, whole: int = _LARGEST) -> None:
+    def __init__(self, sizes: Sequence[int], *, whole: int = _LARGEST) -> None:
+        """`sizes` of the gangs."""
         self._opt = math_opt()
         self._m = self._opt.Model()
-        self._whole = whole
-        self.rank = 0
+        self._by_size = sorted(range(len(sizes)), key=lambda at: (-sizes[at], at))
+        self._whole = set(self._by_size[:whole])
+        self._of: list[list[Any]] = [[] for _ in sizes]
+        """What of each gang is whole if it is."""
+        self._gang = 0
+
+    def begin(self, gang: int) -> None:
+        self._gang = gang
 
     def new_bool_var(self, name: str) -> Any:
         del name
-        return self._m.add_variable(lb=0, ub=1, is_integer=self.rank < self._whole)
+        made = self._m.add_variable(lb=0, ub=1, is_integer=self._gang in self._whole)
+        self._of[self._gang].append(made)
+        return made
 
     def new_int_var(self, least: int, most: int, name: str) -> Any:
         del name
@@ -91,21 +107,49 @@ class Relaxed:
             self._m.maximize(expression)
         else:
             self._m.minimize(expression)
+        off = _TOLERANCE * sum(abs(factor) * largest for factor, _, largest in terms)
+        nodes, best = max(1, round(limits.work * _NODES)), None
+        while nodes > 0:
+            solved = self._solved(nodes, limits)
+            found: float = solved.termination.objective_bounds.dual_bound
+            if not isfinite(found) or solved.termination.reason not in (
+                self._opt.TerminationReason.OPTIMAL,
+                self._opt.TerminationReason.FEASIBLE,
+                self._opt.TerminationReason.NO_SOLUTION_FOUND,
+            ):
+                break
+            mine = floor(found * scale + off) if most else ceil(found * scale - off)
+            if best is None:
+                best = mine
+            best = min(best, mine) if most else max(best, mine)
+            nodes -= max(1, solved.solve_stats.node_count)
+            if solved.termination.reason != self._opt.TerminationReason.OPTIMAL:
+                break
+            if not self._make_whole(solved.variable_values()):
+                break
+        return best
+
+    def _solved(self, nodes: int, limits: Limits) -> Any:
         asked = self._opt.SolveParameters(
             # What counts is the bound; looking for solutions took minutes.
             heuristics=self._opt.Emphasis.OFF,
-            node_limit=max(1, round(limits.work * _NODES)),
+            node_limit=nodes,
             time_limit=None
             if limits.time_limit_s is None
             else timedelta(seconds=limits.time_limit_s),
         )
-        solved = self._opt.solve(self._m, self._opt.SolverType.HIGHS, params=asked)
-        found: float = solved.termination.objective_bounds.dual_bound
-        if not isfinite(found) or solved.termination.reason not in (
-            self._opt.TerminationReason.OPTIMAL,
-            self._opt.TerminationReason.FEASIBLE,
-            self._opt.TerminationReason.NO_SOLUTION_FOUND,
-        ):
-            return None
-        off = _TOLERANCE * sum(abs(factor) * largest for factor, _, largest in terms)
-        return floor(found * scale + off) if most else ceil(found * scale - off)
+        return self._opt.solve(self._m, self._opt.SolverType.HIGHS, params=asked)
+
+    def _make_whole(self, values: Mapping[Any, float]) -> bool:
+        """Whether any was divided."""
+        divided = [
+            at
+            for at in self._by_size
+            if at not in self._whole
+            and any(abs(values[each] - round(values[each])) > _TOLERANCE for each in self._of[at])
+        ]
+        for at in divided[:_MORE]:
+            self._whole.add(at)
+            for each in self._of[at]:
+                each.integer = True
+        return bool(divided)

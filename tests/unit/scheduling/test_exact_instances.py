@@ -125,7 +125,7 @@ def test_a_relaxed_program_bounds_what_the_whole_one_proves(number, whole, asked
     ]
     exact, relaxed = (
         exact_batch.Model(made.demands, questions, made.clusters, program)
-        for program in (Whole(), Relaxed(whole))
+        for program in (Whole(), Relaxed([*map(exact_batch.weight, made.demands)], whole=whole))
     )
     limits = Limits(work=5.0)
     for level in levels(made.demands, {}):
