@@ -50,8 +50,9 @@ def demo(keep: bool, story: bool, directory: Path | None, port: int) -> None:
     from fleet.testbed.demo.telling import Teller
 
     logs.configure("error")
+    teller = Teller(as_typed=pasteable)
     told = play(
-        Teller(as_typed=pasteable),
+        teller,
         keep=keep,
         story=story,
         directory=directory,
@@ -64,6 +65,8 @@ def demo(keep: bool, story: bool, directory: Path | None, port: int) -> None:
     except BaseExceptionGroup as group:
         # members and gateway run in task groups; the story's own error is the one to say
         raise _first(group) from group
+    if not teller.finished:
+        raise click.exceptions.Exit(1)  # the step that was interrupted says so
 
 
 async def _until_told(story: Coroutine[Any, Any, None]) -> None:

@@ -92,6 +92,8 @@ class Commands(click.Group):
                 raise  # whoever read the output has seen enough
             what = f"{error.filename}: " if error.filename else ""
             raise Failure(f"{what}{error.strerror or error}") from error
+        except KeyboardInterrupt as error:
+            raise Failure("interrupted before it was done") from error
 
 
 @click.group(

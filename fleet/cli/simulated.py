@@ -22,10 +22,8 @@ _WAITS: Final = (("mean", "MEAN WAIT"), ("p50", "P50"), ("p99", "P99"), ("longes
 def show(told: Object) -> None:
     """One outcome."""
     counts = told["workloads"]
-    click.echo(
-        f"{counts['arrived']} workloads from {_clock(told['start'])} to {_clock(told['end'])}: "
-        f"{_what_became(counts)}"
-    )
+    arrived, since = _count(counts["arrived"], "workload"), _clock(told["start"])
+    click.echo(f"{arrived} from {since} to {_clock(told['end'])}: {_what_became(counts)}")
     evicted = told["evictions"]
     lost, returned = evicted["lostAcceleratorHours"], evicted["loansReturned"]
     click.echo(
@@ -187,7 +185,8 @@ def _what_became(counts: Object) -> str:
     told += [
         f"{counts[name]} {words}"
         for name, words in (
-            ("running", "still run"), ("waiting", "still wait"), ("refused", "were refused")
+            ("running", "running"), ("waiting", "waiting"), ("refused", "refused"),
+            ("later", "not there yet"),
         )
         if counts[name]
     ]  # fmt: skip

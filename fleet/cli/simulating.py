@@ -167,19 +167,36 @@ def simulate(
         (name, _played(sources, start=start, until=until, namespace=namespace))
         for name, sources in variants
     ]
+    _print(found, form)
+    for _, told in found:
+        if count := told["workloads"]["invalid"]:
+            raise ConfigError(_invalid(told, count))
+
+
+def _print(found: Sequence[tuple[str, Object]], form: str) -> None:
     if form != "table":
         items = [{"name": name, **each} for name, each in found]
-        output.document({"items": items} if others else found[0][1], form)
+        output.document({"items": items} if len(items) > 1 else found[0][1], form)
         return
     from fleet.cli import simulated
 
     for _, told in found:
         for warning in told["warnings"]:
             click.echo(f"Warning: {warning}", err=True)
-    if others:
+    if len(found) > 1:
         simulated.compare(found)
     else:
         simulated.show(found[0][1])
+
+
+def _invalid(told: Object, count: int) -> str:
+    """What was left out, by the first of it."""
+    first = next(each for each in told["neverStarted"] if each["reason"] == "Invalid")
+    all_ = told["workloads"]["arrived"]
+    return (
+        f"{count} of {all_} workloads could not be placed by anybody and were left out, "
+        f"{first['kind'].lower()} {first['namespace']}/{first['name']} for one: {first['message']}"
+    )
 
 
 def _played(

@@ -367,7 +367,8 @@ class _Course:
         except Invalid as error:
             causes = error.details.causes if error.details is not None else ()
             told = "; ".join(f"{each.field}: {each.message}" for each in causes)
-            history.refused, history.waits = True, ("Invalid", told or error.message)
+            history.refused = history.invalid = True
+            history.waits = "Invalid", told or error.message
             return
         assert wish is not None
         history.pods = sum(wish.pods.values())

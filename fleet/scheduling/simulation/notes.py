@@ -55,6 +55,8 @@ class History:
     present: bool = False
     """It ran already when it all began."""
     refused: bool = False
+    invalid: bool = False
+    """Nobody could place it, whatever there were: it never arrived."""
     runs_on: bool = False
     lent: int = 0
     waits: tuple[str, str] = ("", "")

@@ -33,13 +33,13 @@ _NO_QUOTA: Final = "(no quota)"
 def outcome_of(played: Played) -> Object:
     """The whole document."""
     scenario, charges, end_ms = played.scenario, played.bills.closed, played.end_ms
-    histories = [each for each in played.histories if each.arrives_ms <= end_ms]
+    histories = [each for each in played.histories if each.arrives_ms <= end_ms or each.invalid]
     ended = [each.ended_ms for each in histories if each.ended_ms is not None]
     return {
         "start": _moment(played, 0),
         "end": _moment(played, end_ms),
         "makespanSeconds": _seconds(max(ended, default=0)),
-        "workloads": _counts(histories),
+        "workloads": {**_counts(histories), "later": len(played.histories) - len(histories)},
         "waitSeconds": _waits(histories),
         "evictions": _evictions(histories),
         **_cost(charges),
@@ -66,6 +66,7 @@ def _counts(histories: Sequence[History]) -> Object:
             for each in histories
         ),
         "refused": sum(each.refused for each in histories),
+        "invalid": sum(each.invalid for each in histories),
     }
 
 

@@ -103,6 +103,7 @@ async def play(
             teller.end()
         else:
             await told.join()
+            teller.finished = True
         if keep or not story:
             file = kubeconfig.absolute()
             teller.note(what_to_try(file, kubectl=kubectl) if story else what_to_do(file))

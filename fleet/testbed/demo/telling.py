@@ -48,6 +48,8 @@ class Teller:
         """`as_typed` makes the commands in a note what has to be typed here."""
         self._out = out
         self._as_typed = as_typed
+        self.finished = False
+        """Whether all was told that there was to tell."""
         self._started_s = time.monotonic()
 
     @contextmanager
@@ -73,6 +75,7 @@ class Teller:
         self._write(f"{self._as_typed(text)}\n")
 
     def end(self) -> None:
+        self.finished = True
         self._write(f"The end, after {time.monotonic() - self._started_s:.0f} s.\n")
 
     def _write(self, text: str) -> None:

@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,18 @@ async def test_a_name_that_means_nothing_is_warned_about(gateway, over_tls):
         assert answer.status == 201
         (warning,) = answer.warnings
         assert "did you mean idc-a?" in warning
+
+
+def test_a_story_that_is_interrupted_was_not_told(tmp_path):
+    told = subprocess.Popen(
+        [Path(sys.executable).with_name("fleet"), "demo", "--directory", tmp_path],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert told.stdout is not None
+    first = told.stdout.readline()
+    assert "✓" in first
+    told.send_signal(signal.SIGINT)
+    rest, _ = told.communicate(timeout=60)
+    assert rest.rstrip().endswith("✗ interrupted")
+    assert told.returncode == 1

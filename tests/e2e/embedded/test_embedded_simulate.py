@@ -85,7 +85,8 @@ async def test_what_there_is_now_is_played_on(door, fleet, tmp_path):
 
     told = json.loads(await fleet("simulate", "--from-gateway", "-f", str(file), "-o", "json"))
     assert told["workloads"] == {
-        "arrived": 4, "started": 3, "ended": 3, "running": 0, "waiting": 1, "refused": 0
+        "arrived": 4, "started": 3, "ended": 3, "running": 0, "waiting": 1, "refused": 0,
+        "invalid": 0, "later": 0,
     }  # fmt: skip
     assert HOUR_S < told["makespanSeconds"] <= 2 * HOUR_S
     assert [each["name"] for each in told["neverStarted"]] == ["huge"]

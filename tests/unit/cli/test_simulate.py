@@ -207,3 +207,39 @@ def test_from_what_a_gateway_has(gateway: dict[str, list[Any]], folder: Path) ->
     assert found["workloads"]["ended"] == 3
     assert found["makespanSeconds"] == 600 + 7200
     assert found["clusters"][0]["nodes"] == 2
+
+
+def test_work_that_nobody_could_place_is_counted_told_and_an_error(folder: Path) -> None:
+    """Whenever it would have arrived, and beside what is played."""
+    work = "name,arrives,runs,nvidia.com/gpu,policy\n"
+    rows = [f"{name},{at},1h,1,{policy}" for name, at, policy in (
+        ("early", "0", "nope"), ("good", "1h", ""), ("late", "9h", "nope"),
+    )]  # fmt: skip
+    (folder / "work.csv").write_text(work + "\n".join(rows) + "\n")
+    done = run("-f", str(folder))
+    assert done.exit_code == 1
+    assert done.stdout.startswith("3 workloads from ")
+    assert "1 ended, 2 refused" in done.stdout
+    assert "job default/early and 1 more: Invalid: metadata.labels[fleet.dev/policy]" in done.stdout
+    assert done.stderr.startswith("fleet: 2 of 3 workloads could not be placed by anybody")
+    found = run("-f", str(folder), "-o", "json")
+    assert found.exit_code == 1
+    assert json.loads(found.stdout)["workloads"]["invalid"] == 2
+
+
+def test_work_that_is_not_there_yet_when_it_stops_is_counted(folder: Path) -> None:
+    (folder / "work.csv").write_text("name,arrives,runs,nvidia.com/gpu\none,0,1h,8\ntwo,3h,1h,8\n")
+    shown = run("-f", str(folder), "--until", "2h").stdout.splitlines()
+    assert shown[0].endswith(": 1 ended, 1 not there yet")
+    assert shown[0].startswith("1 workload from")
+
+
+def test_an_interruption_is_told_and_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any, **more: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fleet.scheduling.simulation.course.play", interrupted)
+    done = run("-f", str(folder))
+    assert (done.exit_code, done.stderr) == (1, "fleet: interrupted before it was done\n")

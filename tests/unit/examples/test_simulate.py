@@ -40,7 +40,7 @@ def rows(shown: str) -> dict[str, list[str]]:
 def test_the_day_is_as_the_readme_tells_it() -> None:
     shown = run(FIRST)
     lines = shown.splitlines()
-    assert lines[0].endswith(": 61 ended, 1 still wait")
+    assert lines[0].endswith(": 61 ended, 1 waiting")
     assert "; 2 evictions, " in lines[1]
     assert re.search(r"; cost [1-9][0-9.]* USD$", lines[1])
     assert lines[-1].startswith("  job nlp/huge: QuotaTooSmall: ")

@@ -78,7 +78,8 @@ def test_what_does_not_fit_waits_until_something_ends() -> None:
     told = outcome(cluster(), work)
     assert told["makespanSeconds"] == 4 * H
     assert told["workloads"] == {
-        "arrived": 3, "started": 3, "ended": 3, "running": 0, "waiting": 0, "refused": 0
+        "arrived": 3, "started": 3, "ended": 3, "running": 0, "waiting": 0, "refused": 0,
+        "invalid": 0, "later": 0,
     }  # fmt: skip
     assert told["waitSeconds"] == {
         "mean": round((0 + 1.5 + 2) * H / 3, 3), "p50": 1.5 * H, "p99": 2 * H, "longest": 2 * H
@@ -210,7 +211,8 @@ def test_a_service_over_quota_is_refused_and_a_job_waits() -> None:
     }  # fmt: skip
     told = outcome(cluster(nodes=4), quota("q", 8, namespace="n"), service, table("job,n,0,1h,8,"))
     assert told["workloads"] | {} == {
-        "arrived": 2, "started": 1, "ended": 1, "running": 0, "waiting": 0, "refused": 1
+        "arrived": 2, "started": 1, "ended": 1, "running": 0, "waiting": 0, "refused": 1,
+        "invalid": 0, "later": 0,
     }  # fmt: skip
 
 
