@@ -128,7 +128,7 @@ def leave(client: Client, names: tuple[str, ...], dry_run: bool) -> None:
             left[name] = known
     finally:
         if left:
-            click.echo(_left_behind(left), err=True)
+            click.echo(_left_behind(left), err=not dry_run)
 
 
 def _known(client: Client, name: str, *, must: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ builds a gateway from a `Config`.
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from fleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+log = logging.getLogger(__name__)
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _LONGEST_S = 7 * 24 * 3600
@@ -166,6 +169,7 @@ def load(
     source = named or default_file(environment)
     if named is not None or source.exists():
         values.update(_from_file(source))
+    _look_at_variables(environment)
     for key in KEYS:
         text = environment.get(key.variable)
         if text:
@@ -214,6 +218,16 @@ def _parsed(key: Key, value: Any, source: str) -> Any:
         return key.parse(value)
     except ValueError as error:
         raise ConfigError(f"{source}: {key.name}: {value!r} will not do: {error}") from None
+
+
+def _look_at_variables(environment: Mapping[str, str]) -> None:
+    """Warn of those that nearly have the name of a key's. What else begins with FLEET_ may be
+    somebody else's, as Kubernetes makes such for a Service called fleet."""
+    known = [*(key.variable for key in KEYS), "FLEET_CONFIG"]
+    for name in sorted(environment):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+        if name.startswith("FLEET_") and name not in known and near:
+            log.warning("environment variable %s is not known; did you mean %s?", name, near[0])
 
 
 def _meant(name: str) -> str:

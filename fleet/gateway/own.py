@@ -21,6 +21,7 @@ from fleet.kube import builtin, defaults
 from fleet.kube.resources import GroupVersionResource, Resource
 from fleet.kube.schema import document, group_versions, openapi_path
 from fleet.kube.schema.publishing import Published, published
+from fleet.view import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -186,11 +187,14 @@ class NodesOfMembers:
             return obj
         metadata = obj["metadata"]
         example = min(members, default="MEMBER")
-        why = (
-            f'Invalid value: "{node}": is no node of the fleet, which calls them NODE.MEMBER '
-            f"({node}.{example}); or create the pod in the member: -n "
-            f"{metadata['namespace']}.{example}"
-        )
+        why = f'Invalid value: "{node}": is no node of the fleet'
+        if meant := naming.name_hint(node, members):
+            why += f" {meant}"
+        else:
+            why += (
+                f", which calls them NODE.MEMBER ({node}.{example}); or create the pod in the "
+                f"member: -n {metadata['namespace']}.{example}"
+            )
         causes = [Cause("FieldValueInvalid", why, "spec.nodeName")]
         raise Invalid.of(group="", kind="Pod", name=metadata["name"], causes=causes)
 

@@ -123,6 +123,8 @@ class MergedRoot:
             if target.verb == "create" and not target.name:
                 named = self._name_in(request, resource)
             name, member = naming.split_name(named, members)
+            if target.verb == "create" and target.gvr.group_resource == "namespaces":
+                naming.split_namespace(named, members)  # says which member may have been meant
             namespace = ""
             if not target.name:
                 name = ""

@@ -9,6 +9,7 @@ not carried out, `plans` what would be decided.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -20,7 +21,8 @@ from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
 from fleet.kube import builtin, paths
 from fleet.scheduling.checkpoints import not_come
-from policies import PLACEMENT
+from fleet.scheduling.selection import POLICY_LABEL, SHARED_NAMESPACE
+from policies import PLACEMENT, PLACEMENT_POLICY
 from policies.placement import name_of
 
 if TYPE_CHECKING:
@@ -66,8 +68,11 @@ class WorkloadWarnings:
                 told = self._foreseen(response)
                 response.warnings += (told,) if told else ()
             if target is not None and _is_placed(target):
-                told = not_come(_object_in(response), now=self._now().timestamp())
+                obj = _object_in(response)
+                told = not_come(obj, now=self._now().timestamp())
                 response.warnings += (told,) if told else ()
+                if not _is_a_dry_run(request):  # that one is told more
+                    response.warnings += self._unknown_policy(obj)
             if before is not None:
                 response.warnings += _kept(*before, _object_in(response))
         return response
@@ -75,6 +80,23 @@ class WorkloadWarnings:
     def _foreseen(self, response: Response) -> str:
         obj = _object_in(response)
         return self.foresee(obj) if obj else ""
+
+    def _unknown_policy(self, obj: Object) -> tuple[str, ...]:
+        """That a workload names a policy that is not there."""
+        metadata: Object = obj.get("metadata") or {}
+        named = (metadata.get("labels") or {}).get(POLICY_LABEL)
+        places = dict.fromkeys((metadata.get("namespace", ""), SHARED_NAMESPACE))
+        kind = PLACEMENT_POLICY.resource
+        if not named or any(self._store.get(kind, place, named) for place in places):
+            return ()
+        snapshot = self._store.collection(kind).snapshot()
+        known = [each.name for each in snapshot.entries() if each.namespace in places]
+        near = get_close_matches(named, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return (
+            f'metadata.labels[{POLICY_LABEL}]: no PlacementPolicy is called "{named}", neither in '
+            f"{' nor in '.join(places)}: it waits until there is one{meant}",
+        )
 
     def _placed_job(self, request: Request) -> tuple[Object, Record] | None:
         """The Job that a request would change, as it is before, and its record; None unless it has

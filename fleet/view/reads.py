@@ -58,6 +58,10 @@ class Read:
     members: tuple[str, ...] | None
 
 
+_SOME = 3
+"""Names that a hint lists."""
+
+
 class Reads:
     """Reads over a world."""
 
@@ -331,10 +335,19 @@ class Reads:
         """Where an object of that name is, when it is not where it was looked for."""
         if "." in target.namespace:
             return ""
-        if not target.namespace:
-            return naming.name_hint(target.name, self._world.members)
+        if not target.namespace and (hint := naming.name_hint(target.name, self._world.members)):
+            return hint
         merged = self._world.running(target.gvr)
         if merged is None:
+            return ""
+        named = [
+            whole
+            for name in self._world.members
+            if merged.collection.get(target.namespace, whole := naming.join(target.name, name))
+        ]
+        if named:
+            return f"(there is {_listed(named)})"
+        if not target.namespace:
             return ""
         holders = [
             name
@@ -347,6 +360,11 @@ class Reads:
         others = f" (and {', '.join(holders[1:])})" if holders[1:] else ""
         where = naming.join(target.namespace, first)
         return f"in the fleet's namespace {target.namespace}; {first}{others} has one: -n {where}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SOME} more" if len(names) > _SOME else ""
+    return ", ".join(names[:_SOME]) + more
 
 
 def _selection(read: Read, member: str) -> tuple[tuple[str, str], ...] | None:

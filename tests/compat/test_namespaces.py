@@ -25,6 +25,8 @@ def test_a_member_that_is_none(kubectl: Any, payments: str) -> None:
         err = kubectl.refused(*command, "-n", f"{payments}.eats")
         assert 'no member "eats"' in err, command
         assert f'did you mean "{payments}.east"' in err, command
+    err = kubectl.refused("create", "namespace", f"{payments}.eats")
+    assert f'did you mean "{payments}.east"' in err
     err = kubectl.refused("get", "pods", "-n", f"{payments}.nowhere")
     assert "members: east, west" in err
 

@@ -119,6 +119,19 @@ def test_errors_name_the_variable_or_flag(tmp_path: Path) -> None:
         load(environment={}, flags={"state_directory": ""})
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("FLEET_PRT", "FLEET_PORT"), ("FLEET_STATE_DIR", ""), ("FLEET_SERVICE_PORT", ""),
+     ("FLEET_LOGLEVEL", "FLEET_LOG_LEVEL"), ("FLEET_PORT", "")],
+)  # fmt: skip
+def test_a_variable_that_nearly_has_a_name_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, meant: str
+) -> None:
+    loaded(tmp_path, **{name: "7"})
+    told = [f"environment variable {name} is not known; did you mean {meant}?"] if meant else []
+    assert caplog.messages == told
+
+
 def test_a_named_file_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(file=tmp_path / "none.yaml", environment={})

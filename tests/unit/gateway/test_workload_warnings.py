@@ -128,6 +128,34 @@ async def test_what_has_effect_is_not_warned_of(door: Any, change: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("spread", ""),
+        ("spraed", "; did you mean spread?"),
+        ("other", ""),
+    ],
+)
+async def test_a_policy_that_is_not_there_is_warned_of(door: Any, named: str, told: str) -> None:
+    policy = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "PlacementPolicy",
+        "metadata": {"name": "spread"}, "spec": {},
+    }  # fmt: skip
+    await send(door, "POST", "/apis/fleet.dev/v1alpha1/namespaces/cv/placementpolicies", policy)
+    said = await send(
+        door, "PATCH", f"{JOBS}/train", {"metadata": {"labels": {"fleet.dev/policy": named}}}
+    )
+    where = "neither in cv nor in fleet-system: it waits until there is one"
+    assert said == (
+        ()
+        if named == "spread"
+        else (
+            "metadata.labels[fleet.dev/policy]: no PlacementPolicy is called "
+            f'"{named}", {where}{told}',
+        )
+    )
+
+
+@pytest.mark.parametrize(
     ("at", "warned"),
     [
         ("2026-01-01T00:00:01Z", True),

@@ -286,6 +286,14 @@ async def test_not_found_says_where_one_of_that_name_is(stage, east, west):
         await stage.call("GET", "/api/v1/namespaces/payments/configmaps/a")
 
 
+async def test_not_found_says_how_one_of_a_member_is_called(stage):
+    stage.member("east", "nodes").holds("nodes", "n1")
+    with pytest.raises(NotFound, match=r"\(there is n1\.east\)"):
+        await stage.call("GET", "/api/v1/nodes/n1")
+    with pytest.raises(NotFound, match=r'did you mean "n1\.east"'):
+        await stage.call("GET", "/api/v1/nodes/n1.eats")
+
+
 async def test_a_version_that_only_members_have_says_what_it_leaves_out(stage):
     row = "autoscaling/v1/horizontalpodautoscalers"
     stage.member("east", row, row.replace("v1", "v2"))
