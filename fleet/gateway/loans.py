@@ -108,9 +108,13 @@ class Loans(Statuses):
         donor = spec["from"]["quota"]
         named = [donor, *(each["quota"] for each in spec["to"])]
         missing = ", ".join(each for each in named if each not in desk.tree.nodes)
+        apart = "" if missing else ", ".join(each for each in named if self._is_apart(each, donor))
         if missing:
             yield "Valid", "False", "NoSuchQuota", f"there is no FleetQuota {missing}"
-        elif not accounts:
+        elif apart:
+            told = f"{apart} and {donor} are in different trees: nothing is lent between them"
+            yield "Valid", "False", "OtherTree", told
+        elif not any(each.guaranteed for each in accounts):
             told = f"{donor} is guaranteed nothing that it could lend"
             yield "Valid", "False", "NothingGuaranteed", told
         else:
@@ -120,6 +124,10 @@ class Loans(Statuses):
             stands = desk.standing(terms)
             truth, message = _FLOOR[stands]
             yield "FloorKept", truth, stands, message.format(donor=donor)
+
+    def _is_apart(self, quota: str, donor: str) -> bool:
+        tree = self._placing.desk.tree
+        return tree.path(quota)[-1].name != tree.path(donor)[-1].name
 
     def _listed(self, loan: Loan) -> Iterable[Object]:
         told = written(loan)

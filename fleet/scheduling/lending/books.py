@@ -37,6 +37,12 @@ class Books:
             found = self._under[node] = frozenset(names)
         return found
 
+    def beside(self, node: str, donor: str) -> bool:
+        """Whether it may borrow of the donor: in its tree, and not below it."""
+        if not {node, donor} <= self._tree.nodes.keys() or node in self.under(donor):
+            return False
+        return self._tree.path(node)[-1].name == self._tree.path(donor)[-1].name
+
     def keys_of(self, donor: str) -> list[Key]:
         """What it is guaranteed any of."""
         root = self._tree.path(donor)[-1].name

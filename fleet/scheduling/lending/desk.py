@@ -30,7 +30,7 @@ from fleet.scheduling.quota.book import Book, most_ever, room
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from fleet.scheduling.decisions import Decision
+    from fleet.scheduling.decisions import Admit, Decision
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.lending.floor import Need
     from fleet.scheduling.lending.loans import LoanDecision
@@ -363,6 +363,7 @@ class Desk:
         return any(
             terms.name == loan.policy
             and terms.donor == loan.donor
+            and self._books.beside(loan.to, loan.donor)
             and (
                 terms.closed or any(loan.to in self._books.under(name) for name in terms.borrowers)
             )
@@ -505,8 +506,8 @@ class Desk:
 
     def _fill(
         self, now: float, expected: Mapping[str, Mapping[Key, int]]
-    ) -> list[LoanDecision]:  # fmt: skip
-        out: list[LoanDecision] = []
+    ) -> list[LoanDecision | Admit]:
+        out: list[LoanDecision | Admit] = []
         if not self.terms:  # nobody lends: as with a desk that is made anew
             self._since, self._seen = {}, frozenset()
             return out
@@ -538,7 +539,7 @@ class Desk:
         passed: set[str],
         now: float,
         expected: Mapping[Key, int] | None,
-    ) -> Lend | None:
+    ) -> Lend | Admit | None:
         needs = self._needs(terms, expected)
         most = {key: lendable(terms, need) for key, need in needs.items()}
         out = self.on_loan(terms.donor)
@@ -561,7 +562,7 @@ class Desk:
 
     def _lend(
         self, terms: Terms, candidate: filling.Candidate, placed: Placed, now: float
-    ) -> Lend | None:  # fmt: skip
+    ) -> Lend | Admit | None:
         item = candidate.item
         until_s = now + terms.term_s
         loan = Loan(
@@ -582,7 +583,25 @@ class Desk:
             self._put()
             return None
         self._changed(item.quota)
+        held = self._uncovered(item, admitted, candidate.short)
+        if held != loan.amounts:
+            self.loans[item.uid] = loan = replace(loan, amounts=held)
+            if not held:
+                del self.loans[item.uid]
+            self._put()
+        if not held:
+            return admitted
         return Lend(admitted.item, admitted.placed, admitted.requests, loan)
+
+    def _uncovered(self, item: Item, admitted: Admit, short: Mapping[Key, int]) -> dict[Key, int]:
+        """What its own quota does not cover of one that started: an elastic gang, smaller."""
+        found = {}
+        for key, amount in short.items():
+            asked = self._books.counted(item.quota, key, item.requests)
+            less = asked - self._books.counted(item.quota, key, admitted.requests)
+            if amount > less:
+                found[key] = amount - less
+        return found
 
     def _candidate(self, item: Item, terms: Terms, now: float) -> filling.Candidate | None:
         """None where it may not borrow of the donor, or has no need to."""
@@ -594,7 +613,7 @@ class Desk:
             ),
             None,
         )
-        if rank is None or item.quota in self._books.under(terms.donor):
+        if rank is None or not self._books.beside(item.quota, terms.donor):
             return None
         short: dict[Key, int] = {}
         held = self._held(item)

@@ -67,7 +67,9 @@ def lenders(item: Item, key: Key, tree: Tree, terms: Iterable[Terms]) -> list[st
             item.quota in below
             and share is not None
             and share.guaranteed
+            and not each.closed
             and item.quota not in tree.under(each.donor)
+            and tree.path(item.quota)[-1].name == tree.path(each.donor)[-1].name
             and (each.renew or _ends_inside(item, each))
         ):
             found.append(each.donor)

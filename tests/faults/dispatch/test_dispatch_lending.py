@@ -553,6 +553,23 @@ async def test_a_policy_without_a_donor_says_so_and_lends_nothing(lives):
     assert lives.phase("guest") != "Running"
 
 
+async def test_a_policy_between_trees_says_so_and_lends_nothing(lives):
+    await lives.quota("apart", 12)
+    await lives.lend(**{"from": {"quota": "apart", "keepFloor": "None"}})
+    await lives.run("guest", 8)
+    assert truths(await lives.policy())["Valid"] == ("False", "OtherTree")
+    assert lives.loan() is None, "it borrows as its own tree allows"
+
+
+async def test_a_policy_of_a_donor_that_is_guaranteed_nothing_says_so(lives):
+    await lives.lend()
+    await lives.on_loan()
+    await lives.quota("serving", 0, parent="company", namespaces={"matchLabels": {"team": "x"}})
+    await lives.fleet.round()
+    status = await lives.policy()
+    assert truths(status)["Valid"] == ("False", "NothingGuaranteed")
+
+
 async def test_what_is_only_to_be_gone_is_told_nothing_more(lives):
     """Its cluster is silent: the loan stands until it is fenced, and nobody asks all the time."""
     fleet = lives.fleet

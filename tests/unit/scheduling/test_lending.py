@@ -11,6 +11,7 @@ from fleet.errors import Invalid
 from fleet.scheduling.decisions import Admit, Preempt, Refuse, Wait
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.lending.desk import Desk
+from fleet.scheduling.lending.filling import lenders
 from fleet.scheduling.lending.floor import Need, floor, lacking
 from fleet.scheduling.lending.loans import Lend, Recall, Renew, Return, Settle
 from fleet.scheduling.lending.terms import Terms, terms_of
@@ -174,6 +175,45 @@ def test_borrowers_come_in_the_order_of_the_policy() -> None:
     play.submit("nlp", 8)
     play.submit("cv", 4, "cv")
     assert play.lent() == ["cv"]
+
+
+@pytest.mark.parametrize(("size", "loan"), [(12, 4), (8, None)])
+def test_an_elastic_gang_that_starts_smaller_has_no_more_on_loan_than_it_needs(
+    size: int, loan: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members hold only a part of it; eight are its own."""
+    play = Play()
+    place = play.members.place
+
+    def part(item: Item, **more: Any) -> Placed | Unplaced:
+        found = place(replace(item, requests={GPU: size}), **more)
+        return replace(found, amounts={GPU: size}) if isinstance(found, Placed) else found
+
+    item = replace(play.item("elastic", 16, hours=1), least={GPU: 8}, queues=True)
+    play.engine.submit(item, 0)
+    # It is offered the whole by its donor: the engine found no room for less within its quota.
+    monkeypatch.setattr(play.engine, "step", lambda now: [])
+    monkeypatch.setattr(play.members, "place", part)
+    decided = play.step()
+    assert len(decided) == 1
+    assert play.engine.running()["elastic"].item.requests == {GPU: size}
+    assert play.desk.on_loan("serving") == ({GPU: loan} if loan else {})
+    assert uids(decided, Admit if loan is None else Lend) == ["elastic"]
+    assert play.engine.book.cell("serving", GPU).lends == (loan or 0)
+    play.engine.verify()
+
+
+def test_nothing_is_lent_to_another_tree() -> None:
+    play = Play(quotas=Tree.of([
+        Node("serving", "", {GPU: Share(24)}),
+        Node("company", "", {GPU: Share(64)}),
+        Node("nlp", "company", {GPU: Share(8)}),
+    ]))  # fmt: skip
+    play.submit("own", 65)
+    assert play.lent() == []
+    (item, why) = next(play.engine.waiting())
+    assert why is not None
+    assert lenders(item, GPU, play.quotas, [NIGHT]) == []
 
 
 def test_training_lends_to_inference_as_well() -> None:

@@ -207,6 +207,19 @@ def test_a_borrower_that_comes_below_its_donor_in_the_middle_of_a_notice_goes_on
     assert not any(run.leaving_for for run in play.engine.running().values())
 
 
+def test_a_borrower_that_comes_into_another_tree_gives_back_with_notice() -> None:
+    play = Play()
+    apart = Tree.of([
+        Node("company", "", {GPU: Share(56)}),
+        Node("serving", "company", {GPU: Share(24)}),
+        Node("cv", "company", {GPU: Share(32, lendable=0)}),
+        Node("research", "", {GPU: Share(8)}),
+    ])  # fmt: skip
+    play.change(apart)
+    assert uids(play.step(10), Recall) == ["first", "second"]
+    assert uids(play.step(10 + NOTICE_S), Return) == ["first", "second"]
+
+
 def test_what_a_donor_needs_is_counted_once_for_all_loans_of_a_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
