@@ -227,6 +227,7 @@ class Dispatch:
             stack.callback(named.follow(lambda _: self._waiting.changed()))
         for entry in placements.snapshot().entries():
             self._placement_named(entry.parse())
+        self._waiting.changed()  # policies say how they are taken, though nothing waits
 
     def _placement_named(self, placement: Object) -> None:
         told = placement["spec"]["workload"]
