@@ -15,32 +15,31 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from fleet.scheduling.decisions import Refuse
 from fleet.scheduling.lending import filling, recall
 from fleet.scheduling.lending.books import Books, by_loans
 from fleet.scheduling.lending.classes import class_of
 from fleet.scheduling.lending.covering import covered
-from fleet.scheduling.lending.floor import floor, lacking, lendable
+from fleet.scheduling.lending.floor import floor, lendable
+from fleet.scheduling.lending.floors import Floors
 from fleet.scheduling.lending.loans import Lend, Loan, Recall, Renew, Return, Settle
 from fleet.scheduling.placer import Placed
 from fleet.scheduling.quota.book import Book, most_ever, room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from fleet.scheduling.decisions import Admit, Decision
     from fleet.scheduling.engine import Engine
-    from fleet.scheduling.lending.floor import Need
+    from fleet.scheduling.lending.floors import Members
     from fleet.scheduling.lending.loans import LoanDecision
     from fleet.scheduling.lending.recall import Borrowed
     from fleet.scheduling.lending.terms import Terms
     from fleet.scheduling.placer import Item, Placer
     from fleet.scheduling.queue.running import Run
     from fleet.scheduling.quota.tree import Key, Tree
-
-    Amounts = Mapping[str, Mapping[Key, int]]
 
 AGING_S: Final = 6 * 3600.0
 NOT_LENT_ANY_MORE: Final = "the policy by which it was lent is gone"
@@ -59,30 +58,6 @@ class Account(NamedTuple):
     floor: int
     lendable: int
     lent: int
-
-
-class Members(Protocol):
-    def free(
-        self, donor: str, *, without: Collection[str] = (), beside: Placed | None = None
-    ) -> Amounts:
-        """What work of the donor could have, by cluster, once some uids are gone and something
-        more is placed. On nodes that it does not share with others, nothing that those leave.
-        """
-        ...
-
-    def unseated(
-        self,
-        donor: str,
-        *,
-        ours: Iterable[Placed],
-        coming: Iterable[str],
-        without: Collection[str] = (),
-        beside: Placed | None = None,
-    ) -> int:
-        """How much the pods of the donor ask for that would find no node in other clusters if the
-        worst of those was lost where it has a place (`ours`), with what waits (`coming`, by uid).
-        """
-        ...
 
 
 class Desk:
@@ -115,10 +90,6 @@ class Desk:
         self._seen: frozenset[str] = frozenset()
         self._is_new = True
         """The engine collects nothing for those that wait until it has decided once."""
-        self._known: dict[tuple[str, bool], dict[Key, Need]] = {}
-        """What donors need, with what is expected or without, until their work changes."""
-        self._owns: dict[str, tuple[list[Placed], list[str]]] = {}
-        """The same work, as it is placed, and as it waits."""
         self._set(tree, terms)
 
     def change(self, tree: Tree, terms: Iterable[Terms]) -> None:
@@ -130,7 +101,7 @@ class Desk:
         could not be written down was not decided.
         """
         self.loans = {loan.uid: loan for loan in loans}
-        self._forget()
+        self._floors.forget()
 
     def fork(self, engine: Engine, placer: Placer, *, members: Members | None) -> Desk:
         """A desk with the same loans over a fork of the engine: for asking without acting."""
@@ -164,7 +135,7 @@ class Desk:
         `expected`: what donors are about to need beyond what their work has and waits for.
         """
         out: list[Decision | LoanDecision] = []
-        self._forget()
+        self._floors.forget()
         out += self._follow()
         self._put()
         if not self._is_new:
@@ -175,7 +146,7 @@ class Desk:
         self._put()
         decided = self.engine.step(now)
         self._is_new = False
-        self._forget()
+        self._floors.forget()
         back = self._follow()
         back += self._settle(lambda loan: loan.recalled)
         back += self._settle(lambda loan: not loan.recalled)
@@ -183,11 +154,11 @@ class Desk:
         refused = {each.uid: each.item for each in decided if _may_be_lent_to(each)}
         for item in refused.values():
             self.engine.submit(item, now)
-            self._changed(item.quota)
+            self._floors.changed(item.quota)
         lent = self._fill(now, expected or {})
         for uid in refused.keys() - self.loans.keys():
             self.engine.withdraw(uid)
-            self._changed(refused[uid].quota)
+            self._floors.changed(refused[uid].quota)
         out += [each for each in decided if each.uid not in refused or each.uid not in self.loans]
         # Who was lent to may be a donor too, which needs more of a spare for what it has.
         return out + back + lent + (self._call_back(now, expected or {}) if lent else [])
@@ -208,7 +179,7 @@ class Desk:
         found = []
         for terms in self.terms:
             out = self.on_loan(terms.donor)
-            for key, need in sorted(self._needs(terms, None).items()):
+            for key, need in sorted(self._floors.needs(terms, None).items()):
                 keeps, most = floor(terms, need), lendable(terms, need)
                 who = terms.name, terms.donor, key
                 found.append(Account(*who, need.guaranteed, keeps, most, out[key]))
@@ -218,10 +189,10 @@ class Desk:
         """Whether a donor has what it keeps: it has, it will once the notices that run are over, or
         there is nothing more to be called back for it.
         """
-        if not self._shortage(terms, (), None)(()):
+        if not self._floors.shortage(terms, (), None)(()):
             return "Kept"
         leaving = [each for each in self._borrowed(terms, 0.0) if each.leaves]
-        return "Short" if self._shortage(terms, leaving, None)(()) else "CalledBack"
+        return "Short" if self._floors.shortage(terms, leaving, None)(()) else "CalledBack"
 
     def work_of(self, quota: str) -> str:
         """The lending class of a quota's work, "" where that shares nodes with others."""
@@ -235,18 +206,14 @@ class Desk:
             (each for each in terms if each.donor in tree.nodes), key=lambda each: each.name
         )
         self._books = Books(self.engine, tree)
-        self._forget()
+        self._floors = Floors(
+            self.engine, self._books, tree, self.terms, self._members, lent=self.on_loan
+        )
         self._alone = Book(by_loans(tree, {each.donor: {} for each in self.terms}, ever=False))
         self._is_new = True
         lent = by_loans(tree, {each.donor: {} for each in self.terms})
         if lent != self.engine.book.tree:
             self.engine.quota_changed(lent)
-
-    def _keys(self, donor: str) -> list[Key]:
-        """What a donor is guaranteed any of, or has on loan still."""
-        counted = self.tree.keys[self.tree.path(donor)[-1].name]
-        there = {*self._books.keys_of(donor), *self.on_loan(donor)}
-        return [key for key in counted if key in there]
 
     def _put(self) -> None:
         """What is on loan, into the engine's books."""
@@ -347,7 +314,7 @@ class Desk:
             if not lent:
                 continue
             leaving = [each for each in there if each.leaves]
-            short = self._shortage(terms, leaving, expected.get(terms.donor))
+            short = self._floors.shortage(terms, leaving, expected.get(terms.donor))
             ordered = recall.in_order(lent, terms, now)
             why = NEEDED.format(donor=terms.donor)
             out += [self._recall(each.loan, now, why) for each in recall.fewest(ordered, short)]
@@ -412,96 +379,6 @@ class Desk:
             found.append(recall.Borrowed(loan, run.item.priority, lost, leaves))
         return found
 
-    def _shortage(
-        self,
-        terms: Terms,
-        leaving: Sequence[Borrowed],
-        expected: Mapping[Key, int] | None,
-    ) -> Callable[[Sequence[Borrowed]], int]:
-        """How much the donor is short of its floor, in quota and in members, without some loans
-        and those that leave already.
-        """
-        needs = self._needs(terms, expected)
-        out = self.on_loan(terms.donor)
-        for each in leaving:
-            out.subtract(each.loan.amounts)
-        go = [each.loan.uid for each in leaving]
-
-        def short(gone: Sequence[Borrowed]) -> int:
-            missing = 0
-            for key, need in needs.items():
-                lent = out[key] - sum(each.loan.amounts.get(key, 0) for each in gone)
-                missing += max(0, lent - lendable(terms, need))
-            uids = [*go, *(each.loan.uid for each in gone)]
-            return missing + self._lacking(terms, needs, without=uids)
-
-        return short
-
-    def _needs(self, terms: Terms, expected: Mapping[Key, int] | None) -> dict[Key, Need]:
-        """Counted once until the donor's work changes: a round asks for it with every loan."""
-        donor = terms.donor
-        known = self._known.get((donor, bool(expected)))
-        if known is None:
-            clusters = len(self._members.free(donor)) if self._members is not None else 0
-            told = self._foreseen(donor, expected or {})
-            known = self._books.needs(donor, self._keys(donor), told, clusters=clusters)
-            self._known[donor, bool(expected)] = known
-        return known
-
-    def _foreseen(self, donor: str, expected: Mapping[Key, int]) -> Counter[Key]:
-        """What it is about to need: as was given, and as its policies say, of several the most."""
-        told: Counter[Key] = Counter()
-        for terms in self.terms:
-            if terms.donor == donor:
-                said: Counter[Key] = Counter()
-                for key, amount in terms.expects:
-                    if (line := self._books.line(donor, key)) is not None:
-                        said[line] += amount
-                told |= said
-        told.update(expected)
-        return told
-
-    def _forget(self) -> None:
-        self._known.clear()
-        self._owns.clear()
-
-    def _changed(self, quota: str) -> None:
-        """Work of a quota begins to wait or to run, or ends to."""
-        for donor, expects in [*self._known]:
-            if quota in self._books.under(donor):
-                del self._known[donor, expects]
-                self._owns.pop(donor, None)
-
-    def _lacking(
-        self,
-        terms: Terms,
-        needs: Mapping[Key, Need],
-        *,
-        without: Collection[str] = (),
-        beside: Placed | None = None,
-    ) -> int:
-        """How much is missing in members for the donor to survive the loss of a cluster."""
-        if self._members is None or terms.keep_floor != "SurvivesLossOfOneCluster":
-            return 0
-        donor = terms.donor
-        there = self._members.free(donor, without=without, beside=beside)
-        free = self._books.by_cluster(donor, there)
-        ours, coming = self._own(donor)
-        return max(
-            sum(max(0, lacking(need, free[key])) for key, need in needs.items() if key in free),
-            self._members.unseated(donor, ours=ours, coming=coming, without=without, beside=beside),
-        )
-
-    def _own(self, donor: str) -> tuple[list[Placed], list[str]]:
-        """What of the donor's has a place, and what waits."""
-        known = self._owns.get(donor)
-        if known is None:
-            under = self._books.under(donor)
-            ours = [r.placed for r in self.engine.running().values() if r.item.quota in under]
-            coming = [item.uid for item, _ in self.engine.waiting() if item.quota in under]
-            known = self._owns[donor] = ours, coming
-        return known
-
     # Out
 
     def _fill(
@@ -540,7 +417,7 @@ class Desk:
         now: float,
         expected: Mapping[Key, int] | None,
     ) -> Lend | Admit | None:
-        needs = self._needs(terms, expected)
+        needs = self._floors.needs(terms, expected)
         most = {key: lendable(terms, need) for key, need in needs.items()}
         out = self.on_loan(terms.donor)
         rest = {key: amount - out[key] for key, amount in most.items()}
@@ -553,7 +430,7 @@ class Desk:
         ]
         for each in filling.in_order(found, terms, rest, most):
             placed = self._placer.place(each.item)
-            if isinstance(placed, Placed) and not self._lacking(terms, needs, beside=placed):
+            if isinstance(placed, Placed) and not self._floors.lacking(terms, needs, beside=placed):
                 lent = self._lend(terms, each, placed, now)
                 if lent is not None:
                     return lent
@@ -582,7 +459,7 @@ class Desk:
             del self.loans[item.uid]
             self._put()
             return None
-        self._changed(item.quota)
+        self._floors.changed(item.quota)
         held = self._uncovered(item, admitted, candidate.short)
         if held != loan.amounts:
             self.loans[item.uid] = loan = replace(loan, amounts=held)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Spare:
-    """See `fleet.scheduling.lending.desk.Members`."""
+    """See `fleet.scheduling.lending.floors.Members`."""
 
     def __init__(
         self,
