@@ -102,6 +102,13 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     help="Stop after so long, e.g. 168h (default: when nothing more happens).",
 )
 @click.option(
+    "--restart",
+    metavar="DURATION",
+    callback=_duration,
+    help="What ending work for other work loses besides what it had not saved, as the gateway's "
+    "restartSeconds (default: 60s).",
+)
+@click.option(
     "-n", "--namespace", default="default", show_default=True,
     help="Namespace of objects that name none.",
 )  # fmt: skip
@@ -116,6 +123,7 @@ def simulate(
     removed: tuple[str, ...],
     start: datetime | None,
     until: int | None,
+    restart: int | None,
     namespace: str,
     node_policies: tuple[str, ...],
     fill: float | None,
@@ -147,7 +155,7 @@ def simulate(
     base += [source for file in files for source in _sources(file)]
     here = [*base, *(source for other in others for source in _sources(other))]
     if not from_gateway and simulating_nodes.are_tables(here):
-        if removed or start is not None:
+        if removed or start is not None or restart is not None:
             raise click.UsageError(
                 "Tables of nodes and pods have no clusters, and times of their own."
             )
@@ -164,7 +172,10 @@ def simulate(
     if len({name for name, _ in variants}) < len(variants):
         raise ConfigError("what is compared must have different names")
     found = [
-        (name, _played(sources, start=start, until=until, namespace=namespace))
+        (
+            name,
+            _played(sources, start=start, until=until, restart=restart, namespace=namespace),
+        )
         for name, sources in variants
     ]
     _print(found, form)
@@ -200,8 +211,14 @@ def _invalid(told: Object, count: int) -> str:
 
 
 def _played(
-    sources: Sequence[Source], *, start: datetime | None, until: int | None, namespace: str
+    sources: Sequence[Source],
+    *,
+    start: datetime | None,
+    until: int | None,
+    restart: int | None,
+    namespace: str,
 ) -> Object:
+    from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.simulation.course import play
     from fleet.scheduling.simulation.documents import documents_of
     from fleet.scheduling.simulation.outcome import outcome_of
@@ -209,8 +226,9 @@ def _played(
 
     documents = documents_of(sources, namespace=namespace)
     scenario = scenario_of(documents, start=start, unsplittable=_unsplittable)
+    rules = Rules() if restart is None else Rules(restart_s=restart / 1000)
     with _waiting() as tell:
-        return outcome_of(play(scenario, until_ms=until, tell=tell))
+        return outcome_of(play(scenario, rules=rules, until_ms=until, tell=tell))
 
 
 @contextmanager

@@ -80,6 +80,26 @@ def test_side_by_side(folder: Path) -> None:
     assert "must have different names" in twice.stderr
 
 
+URGENT = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 10
+"""
+
+
+@pytest.mark.parametrize(("restart", "evictions"), [((), 1), (("--restart", "3h"), 0)])
+def test_what_starting_again_takes_decides_who_is_ended(
+    folder: Path, restart: tuple[str, ...], evictions: int
+) -> None:
+    (folder / "urgent.yaml").write_text(URGENT)
+    (folder / "work.csv").write_text(
+        "name,arrives,runs,nvidia.com/gpu,priorityClass\nlong,0s,2h,8,\nfix,1m,1m,8,urgent\n"
+    )
+    files = [f"-f{folder / name}" for name in ("fleet.yaml", "urgent.yaml", "work.csv")]
+    assert told(*files, *restart)["evictions"]["times"] == evictions
+
+
 def test_standard_input_and_a_cluster_less(folder: Path) -> None:
     other = FLEET.replace("name: a", "name: b")
     work = str(folder / "work.csv")
