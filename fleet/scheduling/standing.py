@@ -273,12 +273,18 @@ def _counts(shard: Object, wish: Wish) -> Iterator[tuple[str, int]]:
 
 
 def _done(status: Object, wish: Wish) -> int | None:
-    """Pods that hold nothing any more, of a workload that may run with fewer than it asks for;
-    None for any other."""
+    """Pods that hold nothing any more among those of shards that run on, of a workload that may
+    run with fewer than it asks for; None for any other."""
     if wish.left is None or len(wish.pods) != 1 or not _is_elastic(status):
         return None
     (pods,) = wish.pods.values()
-    return max(0, pods - wish.left)
+    apart = sum(
+        int(role["count"])
+        for each in status.get("shards") or ()
+        if _state(each) == "Succeeded"
+        for role in each.get("roles") or ()
+    )
+    return max(0, pods - wish.left - apart)
 
 
 def _at_most(amounts: Mapping[Key, int], wish: Wish, done: int | None) -> Mapping[Key, int]:

@@ -75,6 +75,25 @@ def test_what_has_succeeded_is_held_no_more(build):
 
 
 @pytest.mark.parametrize(
+    ("shards", "succeeded", "amount"),
+    [
+        ([shard("a", 6, "Running")], 0, 6),
+        ([shard("a", 6, "Running")], 2, 4),
+        ([shard("a", 2, "Running"), shard("b", 2, "Running")], 1, 3),
+        ([shard("a", 4, "Succeeded"), shard("b", 2, "Running")], 0, 2),  # not counted yet
+        ([shard("a", 4, "Succeeded"), shard("b", 2, "Running")], 4, 2),
+        ([shard("a", 4, "Succeeded"), shard("b", 2, "Running")], 5, 1),
+        ([shard("a", 2, "Succeeded"), shard("b", 2, "Running")], 2, 2),
+    ],
+)
+def test_of_an_elastic_gang_what_runs_on_is_held(build, shards, succeeded, amount):
+    roles = [{"name": "worker", "pods": 6, "min": 2}]
+    status = {"phase": "Running", "roles": roles, "shards": shards}
+    (found, _) = held(build, status, succeeded=succeeded)
+    assert found == amount
+
+
+@pytest.mark.parametrize(
     ("failed", "left"), [("", 5), ("3", 4), ("0,2-4", 1), ("0-4", 0), ("1,2,4", 2)]
 )
 def test_indexes_that_have_failed_for_good_hold_nothing(build, failed, left):
