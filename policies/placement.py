@@ -263,6 +263,9 @@ class PlacementStatus(Model):
     ranks: str = setting(
         "", "How many run, of how many that were asked for; absent where it is all or none."
     )
+    ranks_generation: int = setting(
+        0, "The generation that those that run are told of; absent where it is all or none."
+    )
     owed: Items[Debt] = setting(
         (),
         "Shards that are to be gone and are not known to be.",

@@ -78,7 +78,7 @@ class _Pass:
     def _decision(self, record: Record, *, gone: bool = False) -> Decision:
         again = min(self._again, default=None)
         return Decision(
-            record=record,
+            record=elastic.told(self.s.record, record),
             acts=tuple(self.acts),
             barred=self.barred,
             gone=gone,

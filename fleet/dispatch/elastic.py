@@ -41,6 +41,18 @@ def without(record: Record, broken: Collection[Shard], now: float) -> Record:
     return left.with_phase(left.phase, now, reason=DROPPED, message=message)
 
 
+def told(before: Record, after: Record) -> Record:
+    """`after`, which is to be stored in place of `before`: where others of an elastic workload run
+    than did, those that run have another generation."""
+    if not after.elastic or not after.world or _who(before) == _who(after):
+        return after
+    return replace(after, known=max(before.known + 1, after.generation))
+
+
+def _who(record: Record) -> set[tuple[str, int, int, int]]:
+    return {(each.cluster, each.generation, each.first, each.count) for each in record.world}
+
+
 def grows(record: Record, job: Object, nodes: int) -> bool:
     """Whether it stands in line for more ranks, of the `nodes` it asks for: while all that it has
     run, and nothing of it is in doubt, done, or to go."""

@@ -171,6 +171,9 @@ class Record:
     """Ranks that were asked for, as the planner knows it."""
     unit: int = 1
     """Ranks that come and go together. The planner's word."""
+    known: int = 0
+    """The generation that those of an elastic workload that run are told; 0 before there were any.
+    """
 
     @property
     def elastic(self) -> bool:
@@ -191,9 +194,8 @@ class Record:
 
     @property
     def told(self) -> int:
-        """The generation of the world. While an elastic one is to grow, that before."""
-        growing = self.elastic and self.world and any(each.to_come for each in self.shards)
-        return self.generation - 1 if growing else self.generation
+        """The generation of the world. Plans to grow by what does not come in the end are none."""
+        return self.known if self.elastic and self.known else self.generation
 
     @property
     def lead(self) -> Shard | None:
@@ -275,6 +277,7 @@ def read(status: Mapping[str, Any]) -> Record:
         least=_least(status),
         most=sum(int(each["pods"]) for each in status.get("roles") or ()),
         unit=_unit(status),
+        known=int(status.get("ranksGeneration", 0)),
     )
 
 
@@ -288,6 +291,7 @@ def write(record: Record, status: Mapping[str, Any]) -> Object:
     _set(written, "shards", [_written_shard(each) for each in record.shards] or None)
     _set(written, "owed", [_written_debt(each) for each in record.owed] or None)
     _set(written, "ranks", f"{record.ranks} of {record.most}" if record.elastic else None)
+    _set(written, "ranksGeneration", record.known or None)
     _set(written, "failures", record.failures or None)
     _set(written, "budget", _written_budget(record.budget))
     if not record.preempted_for:

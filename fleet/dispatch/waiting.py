@@ -234,6 +234,7 @@ class Waiting:
             owed=before.owed,
             failures=before.failures,
             budget=before.budget,
+            known=before.known,
             lease_s=answer.lease_s if answer.placed else before.lease_s,
             fencing=_fencing(workload, answer) if answer.placed else before.fencing,
             offsets=answer.offsets if answer.placed else before.offsets,
@@ -244,7 +245,7 @@ class Waiting:
             _check(workload, before, after)
             planned = any(each.to_come for each in after.shards)
             phase: Phase = "QuotaHeld" if planned else "Committed"
-            after = after.with_phase(phase, now, message=told.message)
+            after = elastic.told(before, after.with_phase(phase, now, message=told.message))
         else:
             reason = _placed_reason(answer.status) or "NoRoom"
             after = replace(after, reason=reason, message=told.message)

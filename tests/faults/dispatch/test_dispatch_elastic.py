@@ -332,6 +332,7 @@ async def test_growth_that_cannot_be_held_changes_nothing(elastic):
     await fleet.until(lambda: phase(fleet) == "Running")
     assert fleet.placed() == {"east": (0, 4, "Running")}
     await fleet.settle()
+    assert world(fleet, "east") == (2, [0, 1, 2, 3]), "nor that it did not come"
     assert charged(fleet) == 4
     north.alive = True
     await fleet.until(lambda: len(fleet.running()) == 8, rounds=600)

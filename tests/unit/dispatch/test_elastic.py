@@ -113,10 +113,46 @@ def test_who_leads_is_who_was_there_first():
 
 def test_what_is_to_come_is_not_told():
     coming = shard("north", 0, 4, "Holding", generation=3)
-    record = gang(coming, WEST, phase="Holding", generation=3)
+    record = gang(coming, WEST, phase="Holding", generation=3, known=2)
     assert (record.world, record.ranks, record.told) == ((WEST,), 4, 2)
     committed = replace(record, shards=(replace(coming, state="Committed"), WEST))
+    committed = elastic.told(record, committed)
     assert (committed.ranks, committed.told) == (8, 3)
+
+
+@pytest.mark.parametrize(
+    ("shards", "told"),
+    [
+        ((EAST, WEST), 2),
+        ((EAST, WEST, shard("north", 8, 4, "Held", generation=5)), 2),
+        ((replace(EAST, state="Succeeded"), WEST), 2),
+        ((replace(EAST, state="Committed"), WEST), 2),
+        ((EAST,), 5),
+        ((EAST, replace(WEST, state="Lost")), 5),
+        ((EAST, replace(WEST, count=2)), 5),
+        ((EAST, replace(WEST, generation=5)), 5),
+        ((), 2),
+    ],
+)
+def test_a_generation_is_told_where_others_run_than_did(shards, told):
+    before = gang(EAST, WEST, generation=4, known=2)
+    after = elastic.told(before, gang(*shards, generation=5, known=2))
+    assert after.told == told
+    assert elastic.told(after, after) == after
+
+
+def test_a_part_that_is_made_larger_and_one_that_comes_later_are_told_one_by_one():
+    smaller = replace(EAST, count=2)
+    coming = replace(WEST, state="Planned", generation=2)
+    planned = elastic.told(gang(smaller), gang(EAST, coming, phase="QuotaHeld", generation=2))
+    assert planned.told == 2
+    committed = replace(planned, shards=(EAST, replace(coming, state="Committed")))
+    assert elastic.told(planned, committed).told == 3
+
+
+def test_what_is_all_or_none_is_told_of_its_plans():
+    before = gang(EAST, WEST, least=None, generation=4, known=2)
+    assert elastic.told(before, replace(before, shards=(EAST,))).told == 4
 
 
 def test_a_hold_that_fails_leaves_what_runs_as_it_was():
