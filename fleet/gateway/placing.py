@@ -187,7 +187,9 @@ class Placing:
             **self._placements.by_uid,
         }  # others may ask while what is told is being stored
         picture, rules = self._picture(fleet, now), rulings(fleet, self.claims, self.desk)
-        untold = self._bring(again, last, picture, fleet, now, rules)
+        of_last, self._last = self._last, Round()  # until all of this one was told
+        among = self._among(of_last, again, last, rules)
+        untold = self._bring(again, picture, fleet, now, among)
         for uid, each in asked.items():
             if each.asked.running is not None and not each.asked.grows:
                 # It was admitted once: what it lost is no new admission and comes first.
@@ -198,14 +200,15 @@ class Placing:
         for uid, run_time_s in self._retimed:
             run_time = None if run_time_s is None else duration_text(timedelta(seconds=run_time_s))
             yield Retimed(there[uid].placement.key, uid, run_time)
-        stirred = self._is_stirred(asked, last, picture, fleet, rules)
-        last_due_s, self._last = self._last.due_s, Round()  # until all of this one was told
+        stirred = self._is_stirred(of_last, asked, last, picture, fleet, rules)
         if stirred:
             self.engine.capacity_changed()
         decisions = self.desk.step(now.timestamp())
-        due_s = self._due_s(asked, now) if stirred else last_due_s
+        due_s = self._due_s(asked, now) if stirred else of_last.due_s
         this = self._decided(decisions, untold, rules, due_s)
         back = self._returning.decide(fleet, now, barred)
+        if back is not None:
+            self._touch({back.uid})
         metrics.ROUND_S.observe(max(0.0, self._clock() - started_s))
         for decided in decisions:
             if isinstance(decided, Admit):
@@ -376,18 +379,16 @@ class Placing:
     def _bring(
         self,
         asked: Mapping[str, Asking],
-        last: Mapping[str, Asking],
         picture: Picture,
         fleet: Fleet,
         now: datetime,
-        rules: Rulings,
+        among: set[str] | None,
     ) -> list[str]:
-        """Have the engine know what is so."""
+        """Have the engine know what is so: of those `among` all."""
         now_s = now.timestamp()
         self._rooms.begin(picture, {uid: (each.asked, each.wish) for uid, each in asked.items()})
         saved, before = self._books.saved_s(now=now_s), self._saved
         self._saved = saved
-        among = self._among(asked, last, rules)
         if among is not None:
             among |= {uid for uid, _ in saved.items() ^ before.items()}
         waiting = {
@@ -424,38 +425,42 @@ class Placing:
         return untold
 
     def _among(
-        self, asked: Mapping[str, Asking], last: Mapping[str, Asking], rules: Rulings
+        self,
+        before: Round,
+        asked: Mapping[str, Asking],
+        last: Mapping[str, Asking],
+        rules: Rulings,
     ) -> set[str] | None:
-        """Of whom something may have changed since the last round; None: of anybody. Until the
-        engine has decided, of anybody again."""
-        touched, self._touched = self._touched, None
-        if touched is None or not self._last.under(rules):
+        """Of whom something may have changed since the last round; None: of anybody."""
+        touched, self._touched = self._touched, set()
+        if touched is None or not before.under(rules):
             return None
         touched.update(self._placements.leaving())
         touched.update(last.keys() - asked.keys())
         touched.update(
             uid
             for uid, each in asked.items()
-            if (before := last.get(uid)) is not each
-            and (before is None or before.waits_as != each.waits_as)
+            if (known := last.get(uid)) is not each
+            and (known is None or known.waits_as != each.waits_as)
         )
         return touched
 
     def _is_stirred(
         self,
+        before: Round,
         asked: Mapping[str, Asking],
         last: Mapping[str, Asking],
         picture: Picture,
         fleet: Fleet,
         rules: Rulings,
     ) -> bool:
-        """Whether anybody who waits may be answered otherwise than in the last round. What depends
-        on sums that change with time, or on what extensions think, always may."""
-        now_s, until_s, due_s = picture.now.timestamp(), self.engine.settled_s, self._last.due_s
+        """Whether anybody who waits may be answered otherwise than in the round before. What
+        depends on sums that change with time, or on what extensions think, always may."""
+        now_s, until_s, due_s = picture.now.timestamp(), self.engine.settled_s, before.due_s
         return (
-            not self._last.at_rest
-            or not self._last.under(rules)
-            or self._last.changes != self._rooms.changes
+            not before.at_rest
+            or not before.under(rules)
+            or before.changes != self._rooms.changes
             or until_s is None
             or now_s >= until_s
             or (due_s is not None and now_s >= due_s)
@@ -464,9 +469,9 @@ class Placing:
             or bool(fleet.extensions.decide)
             or any(e.asked.running is not None and not e.asked.grows for e in asked.values())
             or any(
-                not each.asked.asks_the_same(before.asked)
+                not each.asked.asks_the_same(known.asked)
                 for uid, each in asked.items()
-                if (before := last.get(uid)) is not None
+                if (known := last.get(uid)) is not None
             )
         )
 
@@ -478,11 +483,9 @@ class Placing:
         due_s: float | None,
     ) -> Round:
         """What the next round is to be held against."""
-        self._touched = {*untold, *self._to_come, *(uid for uid, _ in self._retimed)}
+        self._touch({*untold, *self._to_come, *(uid for uid, _ in self._retimed)})
         for each in decisions:
-            self._touched.add(each.uid)
-            if isinstance(each, Preempt):
-                self._touched.update(each.victims)
+            self._touch({each.uid, *(each.victims if isinstance(each, Preempt) else ())})
         return Round(
             at_rest=all(isinstance(each, Wait) for each in decisions) and not untold,
             rules=rules,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.dispatch.planning import Evict
+from fleet.errors import StoreError
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
@@ -477,3 +479,35 @@ async def test_a_wait_for_a_later_tier_is_told_once(fleet, engines):
     waits = [each["message"] for each in (e.parse() for e in entries) if each["type"] == "Warning"]
     (told,) = waits
     assert "tier 2 is tried after 30s" in told
+
+
+async def test_work_that_could_not_be_told_to_go_back_is_told_again(tiers, engines, monkeypatch):
+    fleet = tiers
+    await burst(fleet)
+    change = type(fleet.waiting)._change
+    refused = []
+
+    async def refuse_once(self, step):
+        if isinstance(step, Evict) and not refused:
+            refused.append(step)
+            raise StoreError("the disk is full")
+        await change(self, step)
+
+    monkeypatch.setattr(type(fleet.waiting), "_change", refuse_once)
+    await fleet.delete_job("first")
+    await fleet.until(lambda: refused)
+    await fleet.until(lambda: runs_in(fleet, "train") == ["own"], rounds=200)
+
+
+@pytest.mark.parametrize("urgent", [0, 10])
+async def test_nothing_goes_back_whose_quota_would_go_to_others_that_wait(tiers, engines, urgent):
+    fleet = tiers
+    await burst(fleet)
+    await quota(fleet, pods=4)
+    await fleet.delete_job("first")
+    never = {"preemptionPolicy": "Never"}
+    await run(fleet, "urgent", 4, priority=urgent, pod=never)
+    await fleet.until(lambda: fleet.record("urgent").reason == "QuotaExceeded")
+    await fleet.wait(60)
+    assert runs_in(fleet, "train") == (["cloud"] if urgent else ["own"])
+    assert fleet.record("urgent").reason == "QuotaExceeded"

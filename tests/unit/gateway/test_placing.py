@@ -591,6 +591,34 @@ async def test_a_question_while_a_round_is_being_stored_does_not_end_it(teams):
     assert len(told) == 2
 
 
+async def test_what_a_question_reads_while_a_round_is_being_stored_is_not_lost(teams):
+    """It is seen by whoever asks first, and has to be so to the next round too."""
+    await teams.create(PLACEMENT_POLICY.resource, policy())
+    asks = planner(teams, east=2, west=2)
+    await start(teams, asks, job(ranks=3))
+    await start(teams, asks, job("ends", ranks=1, metadata={"namespace": "risk"}))
+    entry = teams.get(PLACEMENT.resource, "payments", name_of("Job", "train"))
+    broken = entry.parse()
+    kept, gone = broken["status"]["shards"]
+    kept["state"], gone["state"] = "Running", "Lost"
+    broken["status"]["phase"] = "Lost"
+    entry = await teams.update(PLACEMENT.resource, broken, expected=entry.revision)
+    assert asks.engine.running().keys() == {"uid-train", "uid-ends"}
+    lost = frozenset({gone["cluster"]})
+    question = Question(job(ranks=3), entry.parse(), lost=lost, stays=True)
+    async for step in asks.round([question]):
+        assert isinstance(step, Answered)
+        for resource, name in ((JOBS, "ends"), (PLACEMENT.resource, name_of("Job", "ends"))):
+            there = teams.get(resource, "risk", name)
+            await teams.delete(
+                resource, namespace="risk", name=name, expected=there.revision
+            )  # fmt: skip
+        asks.foretell([], ())
+    async for _ in asks.round([]):
+        pass
+    assert asks.engine.running().keys() == {"uid-train"}
+
+
 def tiers(*after: str) -> dict[str, Any]:
     """East first, then the others, each after so long."""
     names = ("east", "west", "north")
