@@ -224,13 +224,13 @@ def _pod():
 
 @pytest.fixture
 def gateway_over(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Gateway]]:
-    """A gateway over these members, which it has joined."""
+    """A gateway over these members, which it has joined; configured as is said besides."""
 
     @contextlib.asynccontextmanager
-    async def serving(*members: EmbeddedCluster) -> AsyncIterator[Gateway]:
+    async def serving(*members: EmbeddedCluster, **how: Any) -> AsyncIterator[Gateway]:
         config = Config(
             state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
-            log_level="error",
+            log_level="error", **how,
         )  # fmt: skip
         ready: asyncio.Future[Gateway] = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(app.serve(config, ready=ready.set_result))

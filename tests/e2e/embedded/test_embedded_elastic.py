@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-
 import pytest
 
-from fleet import app
-from fleet.gateway.config import Config
 from fleet.testbed.embedded import EmbeddedCluster
 from fleet.testbed.shape import ACCELERATOR, PRODUCT_LABEL, NodeShape
 
@@ -33,35 +28,24 @@ async def members():
 
 
 @pytest.fixture
-async def fleet(tmp_path, over_tls, members):
+async def fleet(gateway_over, over_tls, members):
     """The fleet's namespace `work` over both members, where Jobs run with two ranks at least."""
-    config = Config(
-        state_directory=tmp_path / "state", kubeconfig=tmp_path / "kubeconfig", port=0,
-        log_level="error", lease_s=5.0,
-    )  # fmt: skip
-    ready = asyncio.get_running_loop().create_future()
-    serving = asyncio.ensure_future(app.serve(config, ready=ready.set_result))
-    try:
-        gateway = await ready
-        for member in members:
-            await gateway.members.join(member.name, member.kubeconfig.read_bytes())
-        async with over_tls(gateway.kubeconfig, namespace=NAMESPACE) as door:
-            await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-            policy = {
-                "apiVersion": "fleet.dev/v1alpha1",
-                "kind": "PlacementPolicy",
-                "metadata": {"name": "elastic"},
-                "spec": {
-                    "workloads": {}, "mode": "Split", "gang": {"network": "None", "min": 2},
-                },
-            }  # fmt: skip
-            path = f"/apis/fleet.dev/v1alpha1/namespaces/{NAMESPACE}/placementpolicies"
-            await door.call("POST", path, policy)
-            yield door
-    finally:
-        serving.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
+    async with (
+        gateway_over(*members, lease_s=5.0) as gateway,
+        over_tls(gateway.kubeconfig, namespace=NAMESPACE) as door,
+    ):
+        await door.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        policy = {
+            "apiVersion": "fleet.dev/v1alpha1",
+            "kind": "PlacementPolicy",
+            "metadata": {"name": "elastic"},
+            "spec": {
+                "workloads": {}, "mode": "Split", "gang": {"network": "None", "min": 2},
+            },
+        }  # fmt: skip
+        path = f"/apis/fleet.dev/v1alpha1/namespaces/{NAMESPACE}/placementpolicies"
+        await door.call("POST", path, policy)
+        yield door
 
 
 def gang(folder, ranks):

@@ -15,48 +15,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fleet.gateway.placing import Placing
-from fleet.scheduling.accounts import NodeAccounts
-from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT_POLICY
 
 LEAST, UNIT, MOST = 4, 2, 12
 MEMBERS = ("east", "north", "west")
-
-
-class Books:
-    """What the simulated members have, as one node each."""
-
-    def __init__(self, fleet):
-        self._fleet = fleet
-
-    def _accounts(self, member):
-        accounts = NodeAccounts()
-        ready = [{"type": "Ready", "status": "True"}]
-        status = {"allocatable": {"pods": str(member.room)}, "conditions": ready}
-        accounts.upsert_node({"metadata": {"name": "n1"}, "status": status})
-        for pod in member.all("pods"):
-            accounts.upsert_pod(pod)
-        return accounts
-
-    def clusters(self):
-        return [
-            Cluster(name, {}, self._accounts(member).capacity(0.0), ready=not member.cut)
-            for name, member in self._fleet.members.items()
-        ]
-
-    def saved_s(self, *, now):
-        return {}
-
-    def taken_by_others(self, namespace):
-        return {}
-
-    def taken_by(self, workload):
-        return {
-            name: taken
-            for name, member in self._fleet.members.items()
-            if (taken := self._accounts(member).taken_by(workload))
-        }
 
 
 class History:
@@ -69,7 +32,7 @@ class History:
 
     def planner(self):
         made = Placing(
-            self.fleet.store, Books(self.fleet), now=self.fleet.clock.datetime, clock=lambda: 0.0,
+            self.fleet.store, self.fleet.books(), now=self.fleet.clock.datetime, clock=lambda: 0.0,
             lease_s=15.0, rules=Rules(worth=None, patience_s=0, restart_s=0, damping_s=0),
         )  # fmt: skip
         self.engine = made.engine
