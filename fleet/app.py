@@ -46,6 +46,7 @@ from fleet.gateway.kubeconfig import KubeconfigFile, url_of
 from fleet.gateway.logs import log_exchange
 from fleet.gateway.metrics import RequestMetrics, watch_long_running
 from fleet.gateway.probes import FirstLists, Running, add_store
+from fleet.gateway.sizes import GangSizes
 from fleet.gateway.state import StateDirectory
 from fleet.members.binding import bind
 from fleet.members.credentials import CredentialStore
@@ -114,6 +115,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
         address = url_of(config.address, config.port)
         not_a_members = own.NotAMembers(lambda: {member.name for member in members})
         nodes = own.NodesOfMembers(lambda: {member.name for member in members})
+        sizes = GangSizes(lambda *key: store.get(policies.PLACEMENT.resource, *key))
         fleet = own.fleet_uid(store)
         shards = Parts(fleet=fleet)
         assembly = Assembly(
@@ -137,7 +139,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             uid=_uid,
             rng=rng,
             server_address=address.removeprefix("https://"),
-            admission=(not_a_members, nodes, Declared()),
+            admission=(not_a_members, nodes, Declared(), sizes),
             shards=shards,
             extensions=extensions,
         )

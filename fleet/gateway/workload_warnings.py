@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fleet.dispatch import record as records
-from fleet.dispatch.elastic import why_not
 from fleet.dispatch.jobs import JOBS
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
@@ -73,8 +72,8 @@ class WorkloadWarnings:
                 response.warnings += (told,) if told else ()
                 if not _is_a_dry_run(request):  # that one is told more
                     response.warnings += self._unknown_policy(obj)
-            if before is not None:
-                response.warnings += _kept(*before, _object_in(response))
+            if before is not None and (kept := _kept(*before, _object_in(response))):
+                response.warnings += (kept,)
         return response
 
     def _foreseen(self, response: Response) -> str:
@@ -123,37 +122,25 @@ def _object_in(response: Response) -> Object:
     return found
 
 
-def _kept(old: Object, record: Record, new: Object) -> tuple[str, ...]:
-    """What is said of changes that have no effect on a Job that has a place."""
+def _kept(old: Object, record: Record, new: Object) -> str:
+    """What of a change has no effect on a Job that has a place; "" where all of it has."""
     before, after = old.get("spec") or {}, new.get("spec")
     if not after or after.get("suspend"):
-        return ()  # it is taken away, and made anew by what it says then
+        return ""  # it is taken away, and made anew by what it says then
     changed = {
         name
         for name in (before.keys() | after.keys()) - _FOLLOWED
         if before.get(name) != after.get(name)
     }
-    said = []
-    if record.elastic and changed & _SIZE:
-        changed -= _SIZE
-        if why := _not_of_that_size(after, record):
-            size = f"the Job runs on with {record.ranks} of {record.most} ranks"
-            said.append(f"spec.parallelism: {size}: {why}")
-    if changed:
-        fields = ", ".join(f"spec.{name}" for name in sorted(changed))
-        said.append(
-            f"{fields}: the Job runs on as it was placed; the change takes effect when it is "
-            "placed anew: set spec.suspend to true, and back to false once its pods are gone"
-        )
-    return tuple(said)
-
-
-def _not_of_that_size(spec: Object, record: Record) -> str:
-    """Why an elastic Job cannot follow a change of its size; "" where it does."""
-    parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
-    if completions not in (None, parallelism):
-        return "its ranks run together: set spec.completions to the same number"
-    return why_not(record, parallelism)
+    if record.elastic:
+        changed -= _SIZE  # it follows them; what it cannot have was refused
+    if not changed:
+        return ""
+    fields = ", ".join(f"spec.{name}" for name in sorted(changed))
+    return (
+        f"{fields}: the Job runs on as it was placed; the change takes effect when it is placed "
+        "anew: set spec.suspend to true, and back to false once its pods are gone"
+    )
 
 
 def _is_a_dry_run(request: Request) -> bool:

@@ -525,3 +525,63 @@ async def test_a_gateway_that_dies_during_a_resize_goes_on_with_it(elastic, cras
     await fleet.settle()
     assert sorted(fleet.running()) == [0, 1]
     assert charged(fleet) == 2
+
+
+# -- with others
+
+
+async def test_it_is_ended_whole_for_others_and_starts_again_with_what_is_left(elastic):
+    fleet = elastic
+    await quota(fleet, 20)
+    await fleet.run_job("train", 10)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert charged(fleet) == 8
+    fleet.members["east"].lingers = True
+    await fleet.run_job("urgent", 4, completionMode="NonIndexed", pod={"priority": 100})
+    await fleet.until(lambda: fleet.record().owed)
+    await fleet.round()
+    assert charged(fleet) == 8, "what is leaving is charged for what it was, and not for its most"
+    fleet.members["east"].lingers = False
+    await fleet.until(lambda: phase(fleet, "urgent") == "Running")
+    await fleet.until(lambda: phase(fleet) == "Running")
+    await fleet.settle()
+    assert fleet.record().ranks == 4
+    assert charged(fleet) == 8
+    await fleet.delete_job("urgent")
+    await fleet.until(lambda: fleet.record().ranks == 8 and phase(fleet) == "Running")
+    await fleet.settle()
+    assert charged(fleet) == 8
+
+
+async def test_it_is_suspended_whole_and_resumed_with_what_finds_room(elastic):
+    fleet = elastic
+    await two_halves(fleet)
+    await fleet.change_job("train", lambda job: job["spec"].update(suspend=True))
+    await fleet.settle()
+    assert (fleet.left_over(), charged(fleet)) == ([], 0)
+    assert fleet.condition("fleet.dev/AllRanks")["reason"] == "NotPlaced"
+    fleet.members["west"].room = 2
+    await fleet.change_job("train", lambda job: job["spec"].update(suspend=False))
+    await fleet.until(lambda: phase(fleet) == "Running")
+    assert fleet.placed() == {"east": (0, 4, "Running"), "west": (4, 2, "Running")}
+
+
+async def test_two_that_grow_at_once_share_what_there_is(elastic):
+    fleet = elastic
+    await quota(fleet, 40)
+    await fleet.run_job("first", 8)
+    await fleet.until(lambda: phase(fleet, "first") == "Running")
+    fleet.members["east"].room = 6
+    await fleet.run_job("second", 8)
+    await fleet.until(lambda: phase(fleet, "second") == "Running")
+    for member in fleet.members.values():
+        member.room = 8
+    await fleet.until(
+        lambda: sum(fleet.record(name).ranks for name in ("first", "second")) == 16, rounds=400
+    )
+    await fleet.until(
+        lambda: {phase(fleet, "first"), phase(fleet, "second")} == {"Running"}, rounds=400
+    )
+    await fleet.settle()
+    assert charged(fleet) == 16
+    assert all(member.used() <= member.room for member in fleet.members.values())

@@ -67,47 +67,6 @@ async def test_other_numbers_of_pods_do_not_reach_a_job_that_runs(
     assert "spec.suspend" in said
 
 
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [
-        ({"parallelism": 4, "completions": 4}, ""),
-        ({"parallelism": 8, "completions": 8}, ""),
-        ({"parallelism": 5, "completions": 5}, "5 ranks are not in whole units of 2"),
-        ({"parallelism": 2, "completions": 2}, "it runs with 4 ranks at least"),
-        ({"parallelism": 4}, "set spec.completions to the same number"),
-    ],
-)
-async def test_an_elastic_job_follows_its_size_or_says_why_not(
-    door: Any, size: Any, said: str
-) -> None:
-    container = {"name": "main", "image": "any"}
-    job = {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "wide"},
-        "spec": {
-            "parallelism": 6, "completions": 6, "completionMode": "Indexed",
-            "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
-        },
-    }  # fmt: skip
-    await send(door, "POST", JOBS, job)
-    role = {"name": "worker", "pods": 6, "min": 4, "unit": 2}
-    shard = {
-        "cluster": "east", "generation": 1, "state": "Running",
-        "roles": [{"name": "worker", "first": 0, "count": 6}],
-    }  # fmt: skip
-    status = {"phase": "Running", "roles": [role], "shards": [shard]}
-    placement = {
-        "apiVersion": "fleet.dev/v1alpha1", "kind": "Placement",
-        "metadata": {"name": name_of("Job", "wide")},
-        "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": "wide"}},
-    }  # fmt: skip
-    await send(door, "POST", PLACEMENTS, placement)
-    path = f"{PLACEMENTS}/{name_of('Job', 'wide')}/status"
-    await send(door, "PATCH", path, {"status": status})
-    told = await send(door, "PATCH", f"{JOBS}/wide", {"spec": size})
-    begins = "spec.parallelism: the Job runs on with 6 of 6 ranks: "
-    assert [each.startswith(begins) and each.endswith(said) for each in told] == [True] * bool(said)
-
-
 @pytest.mark.parametrize("phase", ["Queued", "Succeeded"])
 async def test_one_that_has_no_place_is_changed(door: Any, phase: str) -> None:
     await is_in_phase(door, phase)
