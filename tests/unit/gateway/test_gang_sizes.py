@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,7 +11,9 @@ from fleet.dispatch.kinds import row_of
 from fleet.errors import Invalid
 from fleet.gateway.sizes import GangSizes
 from fleet.kube.wire import UserInfo
-from fleet.store.entry import Entry
+
+if TYPE_CHECKING:
+    from fleet.store.entry import Entry
 
 ROW = row_of(JOBS.gvr)
 ME = UserInfo("jane")
