@@ -41,7 +41,7 @@ class Members(Protocol):
         self,
         donor: str,
         *,
-        ours: Iterable[Placed],
+        ours: Sequence[Placed],
         coming: Iterable[str],
         without: Collection[str] = (),
         beside: Placed | None = None,

@@ -53,34 +53,58 @@ def unseated(
         for kind, count in coming.items()
         if any(room.pods_if_empty for each in there.values() for room in each.rooms(kind))
     }
+    wanted = {
+        cluster: {
+            kind: pods.get(kind, 0) + may.get(kind, 0)
+            for kind in {**pods, **may}
+            if _size(kind, resources)
+        }
+        for cluster, pods in ours.items()
+    }
+    most: Counter[PodKind] = Counter()
+    for each in wanted.values():
+        most |= Counter(each)
+    if not most:
+        return 0
+    largest = min(most, key=_large_first)
+    order = sorted(there, key=lambda name: (-_rooms(there[name], largest), name))
+    # Where the worst of each kind together finds nodes in a few clusters, so does whatever is lost
+    # of the others.
+    left, used = _left(most, [(name, there[name]) for name in order])
     worst = 0
-    for cluster, pods in ours.items():
-        wanted: Counter[PodKind] = Counter(pods)
-        wanted.update(may)
-        sizes = {kind: _size(kind, resources) for kind in wanted}
-        others = [capacity for name, capacity in sorted(there.items()) if name != cluster]
-        left = _left({kind: wanted[kind] for kind in wanted if sizes[kind]}, others)
-        worst = max(worst, sum(sizes[kind] * count for kind, count in left.items()))
+    for cluster, pods in wanted.items():
+        if not left and cluster not in used:
+            continue
+        others = [(name, there[name]) for name in order if name != cluster]
+        missing, _ = _left(pods, others)
+        worst = max(worst, sum(_size(kind, resources) * n for kind, n in missing.items()))
     return worst
 
 
-def _left(wanted: Pods, others: Iterable[Capacity]) -> dict[PodKind, int]:
-    """How many of each kind are left when all others are full of them."""
+def _left(
+    wanted: Pods, there: Iterable[tuple[str, Capacity]]
+) -> tuple[dict[PodKind, int], set[str]]:
+    """How many of each kind are left when all are full of them, and which have some."""
     left = {kind: count for kind, count in wanted.items() if count > 0}
-    for capacity in others:
+    used: set[str] = set()
+    for name, capacity in there:
+        if not left:
+            break
         for kind in sorted(left, key=_large_first):
-            rooms = sum(room.pods for room in capacity.rooms(kind))
-            fits = min(left[kind], rooms)
+            fits = min(left[kind], _rooms(capacity, kind))
             if not fits:
                 continue
             if len(left) > 1:
                 capacity, taken = capacity.take(kind, fits)
                 fits = taken.pods
             left[kind] -= fits
+            used.add(name)
         left = {kind: count for kind, count in left.items() if count}
-        if not left:
-            break
-    return left
+    return left, used
+
+
+def _rooms(capacity: Capacity, kind: PodKind) -> int:
+    return sum(room.pods for room in capacity.rooms(kind))
 
 
 def _large_first(kind: PodKind) -> tuple[object, ...]:

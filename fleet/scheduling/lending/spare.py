@@ -15,7 +15,7 @@ from fleet.scheduling.quota.tree import Key
 from fleet.scheduling.requests import is_accelerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from fleet.scheduling.capacity import Capacity
     from fleet.scheduling.clusters import Cluster
@@ -41,6 +41,8 @@ class Spare:
         self._work_of = work_of
         self._sums: dict[tuple[str, str], tuple[Capacity, Mapping[Key, int] | None]] = {}
         """By donor and cluster, of the capacity that was seen last."""
+        self._ours: tuple[Sequence[Placed], Mapping[str, Mapping[PodKind, int]]] | None = None
+        """What was asked about last, in pods: the same is asked about again and again."""
 
     def free(
         self, donor: str, *, without: Collection[str] = (), beside: Placed | None = None
@@ -57,20 +59,23 @@ class Spare:
         self,
         donor: str,
         *,
-        ours: Iterable[Placed],
+        ours: Sequence[Placed],
         coming: Iterable[str],
         without: Collection[str] = (),
         beside: Placed | None = None,
     ) -> int:
-        there: dict[str, Counter[PodKind]] = {}
-        for placed in ours:
-            for name, pods in pods_of(placed).items():
-                there.setdefault(name, Counter()).update(pods)
+        if self._ours is None or self._ours[0] is not ours:
+            there: dict[str, Counter[PodKind]] = {}
+            for placed in ours:
+                for name, pods in pods_of(placed).items():
+                    there.setdefault(name, Counter()).update(pods)
+            self._ours = ours, there
         waits: Counter[PodKind] = Counter()
         for uid in coming:
             waits.update(self._rooms.pods_of(uid))
         resources = {key.resource for key in self._keys_of(donor)}
-        return unseated(there, waits, self._open(donor, without, beside), resources=resources)
+        left = self._open(donor, without, beside)
+        return unseated(self._ours[1], waits, left, resources=resources)
 
     def _open(
         self, donor: str, without: Collection[str], beside: Placed | None
