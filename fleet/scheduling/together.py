@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.batch import devices, free_in, place_batch
-from fleet.scheduling.quota.book import blocked
+from fleet.scheduling.quota.book import Book, blocked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
     from fleet.scheduling.price import Prices
-    from fleet.scheduling.quota.book import Book
 
 _ROUNDS: Final = 100
 """For each gang; somebody waits for the answer, and prices matter less to it than room."""
-_STARTS, _WAITS = 1, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,11 @@ class Gang:
     demand: Demand
     starts: bool
     """One by one."""
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """Who comes last in a batch."""
+        return self.starts, 0 if self.starts else self.item.priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +91,18 @@ class Together:
 
     def _demands(self) -> list[Demand]:
         """Those that start come before all others, whatever their priorities."""
-        ranks = {
-            each: rank
-            for rank, each in enumerate(
-                sorted({(gang.starts, gang.starts or gang.item.priority) for gang in self.gangs})
-            )
-        }
-        return [
-            replace(gang.demand, priority=ranks[gang.starts, gang.starts or gang.item.priority])
-            for gang in self.gangs
-        ]
+        ranks = {each: rank for rank, each in enumerate(sorted({e.order for e in self.gangs}))}
+        return [replace(each.demand, priority=ranks[each.order]) for each in self.gangs]
 
     def _affordable(self, more: set[int]) -> list[int]:
         """Those whose quota covers them too, in the order of the queue."""
-        found = []
+        found, book = [], Book.over(self.book.tree, self.book)
         for at in sorted(more, key=lambda at: (-self.gangs[at].item.priority,
                                                self.gangs[at].item.sequence)):  # fmt: skip
             item = self.gangs[at].item
-            asked = self.book.ask(item.quota, item.requests.items())
+            asked = book.ask(item.quota, item.requests.items())
             if blocked(asked) is None:
-                self.book.charge(item.uid, 1, item.quota, item.requests, asked=asked)
+                book.charge(item.uid, 1, item.quota, item.requests, asked=asked)
                 found.append(at)
         return found
 
