@@ -1,9 +1,10 @@
 """`python -m fleet.testbed.gatekeeper ROOT`: lets a pod start when all that it mounts is there.
 
 A kubelet leaves a pod in ContainerCreating while a ConfigMap or Secret volume is missing. kwok's
-stages see the pod alone, so this process compares pods with ConfigMaps and Secrets and annotates a
-pod whose volumes are complete; `stages.yaml` waits for the annotation. Level-triggered: after any
-interruption it lists again and does what is left to do.
+stages see the pod alone, so this process compares pods with ConfigMaps and Secrets, says of one
+that waits what it waits for, in a kubelet's words, and annotates a pod whose volumes are complete;
+`stages.yaml` waits for the annotation. Level-triggered: after any interruption it lists again and
+does what is left to do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import logging
 import sys
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,14 +39,15 @@ class Ref(NamedTuple):
     name: str
 
 
-def wanted(pod: Mapping[str, Any]) -> frozenset[Ref]:
-    """The ConfigMaps and Secrets without which a kubelet does not start this pod."""
+def wanted(pod: Mapping[str, Any]) -> dict[Ref, str]:
+    """The ConfigMaps and Secrets without which a kubelet does not start this pod, and the name of a
+    volume that each is for."""
     namespace = pod["metadata"]["namespace"]
-    return frozenset(
-        Ref(resource, namespace, name)
+    return {
+        Ref(resource, namespace, name): str(volume.get("name", ""))
         for volume in pod["spec"].get("volumes", ())
         for resource, name in _mounted(volume)
-    )
+    }
 
 
 def _mounted(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -56,16 +59,36 @@ def _mounted(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield resource, chosen.get("secretName") or chosen["name"]
 
 
+class Waiting(NamedTuple):
+    """A bound pod that is not annotated yet."""
+
+    uid: str
+    wants: Mapping[Ref, str]
+
+
 @dataclass(slots=True)
 class World:
-    """What is known of the member. `waiting` holds bound pods that are not annotated yet."""
+    """What is known of the member. `told` has the UIDs of pods of which is said what they lack."""
 
     present: set[Ref] = field(default_factory=set)
-    waiting: dict[Ref, frozenset[Ref]] = field(default_factory=dict)
+    waiting: dict[Ref, Waiting] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
     def complete(self) -> list[Ref]:
         """The pods that may start."""
-        return [pod for pod, wants in self.waiting.items() if wants <= self.present]
+        return [pod for pod, each in self.waiting.items() if each.wants.keys() <= self.present]
+
+    def untold(self) -> list[tuple[Ref, str, str]]:
+        """Pods that wait, with their UIDs, and what a kubelet says of the first that they lack."""
+        found = []
+        for pod, each in self.waiting.items():
+            lacks = [ref for ref in each.wants if ref not in self.present]
+            if lacks and each.uid not in self.told:
+                ref = lacks[0]
+                what = f'{ref.resource.removesuffix("s")} "{ref.name}" not found'
+                volume = f'MountVolume.SetUp failed for volume "{each.wants[ref]}"'
+                found.append((pod, each.uid, f"{volume} : {what}"))
+        return found
 
     def replace(self, resource: str, objects: Iterable[Mapping[str, Any]]) -> None:
         """A list of `resource`: what is not in it does not exist."""
@@ -83,7 +106,7 @@ class World:
         wants = wanted(found)
         annotations = found["metadata"].get("annotations", {})
         if wants and annotations.get(kwok.MOUNTS_READY) != "true":
-            self.waiting[ref] = wants
+            self.waiting[ref] = Waiting(str(found["metadata"].get("uid", "")), wants)
         else:
             self.waiting.pop(ref, None)
 
@@ -91,6 +114,7 @@ class World:
         ref = _ref(resource, found)
         self.present.discard(ref)
         self.waiting.pop(ref, None)
+        self.told.discard(str(found["metadata"].get("uid", "")))
 
 
 def _ref(resource: str, found: Mapping[str, Any]) -> Ref:
@@ -155,6 +179,29 @@ class Gatekeeper:
             async with asyncio.TaskGroup() as group:
                 for pod in self._world.complete():
                     group.create_task(self._annotate(pod, slots), name=f"open {pod.name}")
+                for pod, uid, why in self._world.untold():
+                    group.create_task(self._tell(pod, uid, why, slots), name=f"tell {pod.name}")
+
+    async def _tell(self, pod: Ref, uid: str, why: str, slots: asyncio.Semaphore) -> None:
+        self._world.told.add(uid)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid}
+        event = {
+            "metadata": {"namespace": pod.namespace, "name": f"{pod.name}.{uid[:8]}.mount"},
+            "involvedObject": {"apiVersion": "v1", **about},
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": why,
+            "source": {"component": "kubelet"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        async with slots:
+            try:
+                await self._client.create(f"/api/v1/namespaces/{pod.namespace}/events", event)
+            except (aiohttp.ClientError, TimeoutError, TestbedError) as error:
+                log.info("pod %s/%s: %s", pod.namespace, pod.name, error)
 
     async def _annotate(self, pod: Ref, slots: asyncio.Semaphore) -> None:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

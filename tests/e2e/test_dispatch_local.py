@@ -196,6 +196,15 @@ def test_a_gang_is_held_in_both_members_and_then_runs(on_stage, kubectl):
         stage.until(lambda: len(stage.bound("east")) == 8 and len(stage.bound("west")) == 1)
         assert stage.phase == "Holding"
         assert stage.started() == []
+        # A kubelet's complaint of the gate is no fault, and shown in the member alone.
+        events = f"/api/v1/namespaces/{stage.namespace}/events"
+        gate = 'MountVolume.SetUp failed for volume "fleet-gate" : configmap "train-g1-east-gate"'
+        stage.until(
+            lambda: any(
+                each["message"].startswith(gate)
+                for each in stage.members["east"].get(events)["items"]
+            )
+        )
 
         stage.door.delete(f"/api/v1/namespaces/{stage.namespace}.west/resourcequotas/tight")
         stage.until(lambda: stage.phase == "Running")
@@ -204,6 +213,8 @@ def test_a_gang_is_held_in_both_members_and_then_runs(on_stage, kubectl):
         assert ranks == set(range(RANKS))
         assert {pod["spec"]["hostname"] for pod in pods} == {f"train-{n}" for n in range(RANKS)}
         assert {pod["metadata"]["labels"]["fleet.dev/cluster"] for pod in pods} == {"east", "west"}
+        shown = {each["reason"] for each in stage.door.get(events)["items"]}
+        assert "Scheduled" in shown and "FailedMount" not in shown
         everybody = {f"train-{n}" for n in range(RANKS)}
         stage.until(lambda: stage.named("west") == everybody == stage.named("east"))
 

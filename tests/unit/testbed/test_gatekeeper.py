@@ -50,11 +50,11 @@ GATED = pod({"configMap": {"name": "gate"}})
     ],
 )
 def test_what_a_pod_cannot_start_without(volume, refs):
-    assert wanted(pod(volume)) == {Ref(resource, "ns", name) for resource, name in refs}
+    assert wanted(pod(volume)).keys() == {Ref(resource, "ns", name) for resource, name in refs}
 
 
 def test_a_pod_without_volumes_wants_nothing():
-    assert wanted(pod()) == frozenset()
+    assert wanted(pod()) == {}
 
 
 def test_a_pod_is_complete_when_all_of_it_is_there():
@@ -66,6 +66,27 @@ def test_a_pod_is_complete_when_all_of_it_is_there():
     assert world.complete() == []
     world.put("secrets", named("key"))
     assert world.complete() == [POD]
+
+
+def test_what_a_pod_waits_for_is_said_once_in_a_kubelets_words():
+    world = World()
+    volumes = [
+        {"name": "fleet-gate", "configMap": {"name": "gate"}},
+        {"name": "key", "secret": {"secretName": "k"}},
+    ]
+    waits = pod(*volumes)
+    waits["metadata"]["uid"] = "u1"
+    world.put("pods", waits)
+    told = 'MountVolume.SetUp failed for volume "fleet-gate" : configmap "gate" not found'
+    assert world.untold() == [(POD, "u1", told)]
+    world.told.add("u1")
+    assert world.untold() == []
+    world.told.clear()
+    world.put("configmaps", named("gate"))
+    told = 'MountVolume.SetUp failed for volume "key" : secret "k" not found'
+    assert world.untold() == [(POD, "u1", told)]
+    world.put("secrets", named("k"))
+    assert world.untold() == []
 
 
 def test_the_order_of_arrival_does_not_matter():
