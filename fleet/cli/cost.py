@@ -57,7 +57,8 @@ def cost(client: Client, by: By, namespace: str | None, month: str | None, form:
 
     The forecast reaches to the end of this month, or to the expected end of what runs; work that
     does not say how long it runs is expected to run on. Workloads that were deleted count in sums,
-    not one by one. Amounts of different currencies stand beside each other.
+    not one by one. Amounts of different currencies stand beside each other. UNPRICED is how long
+    parts of work ran in clusters without a known price, all parts added up.
     """
     from fleet.scheduling.cost import months
     from fleet.scheduling.cost.showback import account_of, bill
@@ -105,6 +106,7 @@ def _table(rows: Sequence[Row], by: By) -> list[list[str]]:
 
 
 def _line(row: Row, *, unpriced: bool) -> list[str]:
+    from fleet.scheduling.cost.showback import GONE
     from policies.scalars import duration_text
 
     # Seconds are enough for people.
@@ -112,6 +114,8 @@ def _line(row: Row, *, unpriced: bool) -> list[str]:
     line = [row.name, _money(row.per_hour), _money(row.so_far), _money(row.forecast), row.currency]
     if not row.currency:
         line[1:] = [_UNKNOWN] * 4
+    if row.name == GONE:
+        line[1] = _money(0)  # nothing of it runs
     return [*line, duration_text(time) if row.unpriced else ""] if unpriced else line
 
 

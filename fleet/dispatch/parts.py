@@ -155,7 +155,7 @@ class Parts:
         if key in _EVENTS:
             if self._about(member, obj) is None:
                 return "Native"
-            return "Hidden" if _is_of_gate(obj) else "Part"
+            return "Hidden" if _is_of_the_fleet(obj) else "Part"
         metadata = obj.get("metadata") or {}
         labels = metadata.get("labels") or {}
         if key in _GONE_WITH_SHARDS:
@@ -234,8 +234,13 @@ def _seat(record: Record, workload: str) -> Seat | None:
     return found[0] if len(found) == 1 else None
 
 
-def _is_of_gate(event: Mapping[str, Any]) -> bool:
-    """Whether a kubelet says that a pod's gate is shut: what holds it, and no fault."""
+def _is_of_the_fleet(event: Mapping[str, Any]) -> bool:
+    """Whether a member tells of what the fleet does there by means that the user knows nothing of:
+    that a pod's gate is shut, which holds it and is no fault; that a Job's deadline is over, which
+    is the fleet's lease or how it ends the Job – what becomes of that, the fleet says itself."""
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    if about.get("kind") == "Job" and event.get("reason") == "DeadlineExceeded":
+        return True
     text = str(event.get("message") or event.get("note") or "")
     shut = f'volume "{GATE_VOLUME}"' in text and "not found" in text
     waits = f"unmounted volumes=[{GATE_VOLUME}]" in text

@@ -110,7 +110,7 @@ def why(kind: str, namespace: str) -> str:
     work that goes there, so the way into one begins with the namespace."""
     there = f"{namespace}.MEMBER"
     return (
-        f"the fleet does not run a {kind} yet: it is kept, and no pods are made of it; the fleet "
+        f"the fleet does not run {_a(kind)} yet: it is kept, and no pods are made of it; the fleet "
         f"runs Jobs and Pods. To run it in one member, create it there, -n {there}; where MEMBER "
         f"has no namespace {namespace}: kubectl create namespace {there} && kubectl label "
         f"namespace {there} {ACCEPT_LABEL}=true (the label lets the fleet use it too)"
@@ -124,5 +124,9 @@ def unheeded(gvr: GroupVersionResource, kind: str, namespace: str) -> str:
         return ""
     where = f"create it there, -n {namespace}.MEMBER" if namespace else "use --context MEMBER"
     return (
-        f"the fleet keeps a {kind} and does not act on it yet: {meaning}. For one member, {where}"
+        f"the fleet keeps {_a(kind)} and does not act on it yet: {meaning}. For one member, {where}"
     )
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[:1] in 'AEIO' else 'a'} {kind}"

@@ -185,15 +185,19 @@ def _never(why: Why, item: Item, book: Book) -> str:
             "whichever the nodes carry"
         )
     limits = [
-        f"{_node(node.name, item.quota)} {_text(key, cell.limit)}"
+        f"{_whose(node.name, item.quota)} {_text(key, cell.limit)}"
         for node in book.tree.path(item.quota)
         for cell in book.cells(node.name)
         if cell.key == key and cell.limit < UNLIMITED
     ]
     return (
-        f"quota {item.quota}: it asks for {_asked(item, key)} {key}, more than it could ever use "
-        f"({', '.join(limits)}); raise the limit, or ask for less"
+        f"quota {item.quota}: it asks for {_asked(item, key)} {key}, more than it could ever use: "
+        f"{', '.join(limits)}; raise the limit, or ask for less"
     )
+
+
+def _whose(node: str, quota: str) -> str:
+    return "its limit is" if node == quota else f"the limit of node {node} is"
 
 
 def _node(node: str, quota: str) -> str:

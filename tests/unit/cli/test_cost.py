@@ -182,3 +182,10 @@ def test_the_total_has_the_time_of_every_row_that_no_price_covers() -> None:
     several = (row("a", "USD", 1), row("b", "EUR", 2), row("c", "", 4), row("d", "", 8))
     assert totals(*several) == {"USD": 1, "EUR": 2, "": 12}
     assert totals(row("a", "", 1), row("b", "", 2)) == {"": 3}
+
+
+def test_what_was_deleted_costs_nothing_any_more_though_its_price_was_never_known() -> None:
+    gone = Row("(deleted)", "", 0, 0, 0, timedelta(hours=2))
+    assert cost._table([gone], "workload")[1] == [
+        "(deleted)", "0.00", "unknown", "unknown", "unknown", "2h"
+    ]  # fmt: skip

@@ -226,6 +226,17 @@ def test_that_a_gate_is_shut_is_no_event_of_the_fleets(record, reason, message, 
     assert standing(record, event, "Event") == "Native"
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("DeadlineExceeded", "Hidden"), ("SuccessfulCreate", "Part")]
+)
+def test_the_end_of_a_shards_deadline_is_the_fleets_to_tell(record, reason, shown):
+    about = {"kind": "Job", "namespace": "payments", "name": "train-g1-east"}
+    event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": reason}
+    assert standing(record, event, "Event") == shown
+    about["name"] = "backup"
+    assert standing(record, event, "Event") == "Native"
+
+
 def test_parts_and_native_pods_stand_side_by_side(record):
     taking = Taking(record)
     native = {
