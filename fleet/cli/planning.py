@@ -23,6 +23,7 @@ _LEVELS = {
     "tier": "tier", "clusters": "clusters", "unpriced": "units without a price",
     "perHour": "price per hour", "blocks": "blocks",
 }  # fmt: skip
+_READ = (".json", ".yaml", ".yml")
 _CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy", "Namespace", "PriceBook"})
 
 
@@ -40,7 +41,7 @@ _CLUSTER_SCOPED = frozenset({"FleetQuota", "LendingPolicy", "Namespace", "PriceB
     type=click.Path(path_type=Path, allow_dash=True),
     multiple=True,
     required=True,
-    help="Objects as YAML or JSON; - reads them from standard input.",
+    help="Objects as YAML or JSON, or a directory of such files; - reads them from standard input.",
 )
 @click.option("-n", "--namespace", help="Namespace of objects that name none.")
 @click.option(
@@ -64,7 +65,7 @@ def plan(
     Each object is taken as if those before it were there.
     """
     where = namespace or client.access.namespace or "default"
-    objects = [each for file in files for each in _objects(file, where)]
+    objects = [each for path in files for file in _inside(path) for each in _objects(file, where)]
     if exact:
         body = {"objects": objects, "exact": True}
         answer = client.post("/fleet/plan", body, timeout_s=_EXACT_S)
@@ -76,6 +77,18 @@ def plan(
     lends = any(each.get("kind") == "LendingPolicy" for each in objects)
     for line in _told(answer, lends=lends):
         click.echo(line)
+
+
+def _inside(path: Path) -> list[Path]:
+    """The files that a directory has, as kubectl takes them: not those of directories in it."""
+    from fleet.errors import ConfigError
+
+    if not path.is_dir():
+        return [path]
+    found = sorted(each for each in path.iterdir() if each.suffix in _READ)
+    if not found:
+        raise ConfigError(f"{path} has no file that ends in {', '.join(_READ)}")
+    return found
 
 
 def _objects(file: Path, namespace: str) -> Iterator[Object]:

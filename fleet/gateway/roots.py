@@ -168,7 +168,10 @@ class MergedRoot:
         read = Read(request, target, resource, scope, members)
         if target.verb == "watch":
             return await self._reads.watch_objects(read)
-        return await self._reads.list_objects(read)
+        response = await self._reads.list_objects(read)
+        if text := request.param("labelSelector"):
+            response.warnings += naming.label_hint(text, self._world.members)
+        return response
 
     def _scope(self, target: Target, resource: Resource) -> tuple[Scope, tuple[str, ...] | None]:
         namespace = target.namespace

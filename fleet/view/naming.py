@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from fleet.errors import BadRequest, NotFound
+from fleet.kube.selectors import LabelSelector
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -102,6 +103,23 @@ def name_hint(name: str, members: Collection[str]) -> str:
     return f"({_no_such_member(head, tail, members)})"
 
 
+def label_hint(text: str, members: Collection[str]) -> tuple[str, ...]:
+    """Warnings of a label selector that names clusters which are no members, so that nobody takes
+    its empty answer for theirs. None of one that cannot be read: that is for others to say."""
+    try:
+        requirements = LabelSelector.parse(text).requirements
+    except BadRequest:
+        return ()
+    named = [
+        value
+        for each in requirements
+        if each.key == CLUSTER_LABEL and each.operator in ("=", "==", "in")
+        for value in each.values
+    ]
+    unknown = sorted(value for value in named if value and value not in members)
+    return tuple(f"{CLUSTER_LABEL}: {_no_such_member('', each, members)}" for each in unknown)
+
+
 def _close(member: str, members: Collection[str]) -> list[str]:
     return sorted(get_close_matches(member, list(members), n=2))
 
@@ -110,7 +128,7 @@ def _no_such_member(head: str, tail: str, members: Collection[str]) -> str:
     if not members:
         return f'no member "{tail}": the fleet has none yet, see fleet join'
     if close := _close(tail, members):
-        meant = " or ".join(f'"{join(head, member)}"' for member in close)
+        meant = " or ".join(f'"{join(head, member) if head else member}"' for member in close)
         return f'no member "{tail}"; did you mean {meant}?'
     listed = sorted(members)
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""

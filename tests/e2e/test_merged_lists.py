@@ -68,6 +68,13 @@ def _all(group: str, **query: str) -> str:
 # -- pages
 
 
+def test_a_cluster_that_is_no_member_selects_nothing_with_a_warning(door: Any) -> None:
+    answer = door.request("GET", "/api/v1/pods?labelSelector=fleet.dev/cluster%3Doen")
+    assert (answer.status, answer.json["items"]) == (200, [])
+    (warning,) = answer.warnings
+    assert r'fleet.dev/cluster: no member \"oen\"; did you mean \"one\"?' in warning
+
+
 @pytest.mark.parametrize("limit", [1, 4, 5, 7])
 def test_pages_are_of_one_moment_and_count_what_remains(door: Any, group: str, limit: int) -> None:
     """kine#271, karmada#3402: members' objects interleaved, changed between the pages."""

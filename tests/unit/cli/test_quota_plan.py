@@ -50,6 +50,22 @@ def node(name: str, parent: str = "", *, waiting: int = 0, over: str = "", **sum
     }
 
 
+def test_a_directory_is_planned_as_its_files(gateway: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name in ("b.yml", "a.yaml", "notes.md"):
+        kind = "Job" if name != "notes.md" else "None"
+        (folder / name).write_text(f"kind: {kind}\nmetadata: {{name: {name[0]}}}\n")
+    gateway["/fleet/plan"] = {"items": [], "overcommitted": []}
+    assert run("plan", "-f", str(folder)).exit_code == 0
+    assert [each["metadata"]["name"] for each in gateway["sent"]["objects"]] == ["a", "b"]
+    (empty := tmp_path / "empty").mkdir()
+    done = run("plan", "-f", str(empty))
+    assert (done.exit_code, done.stderr) == (
+        1, f"fleet: {empty} has no file that ends in .json, .yaml, .yml\n"
+    )  # fmt: skip
+
+
 QUOTAS = "/apis/fleet.dev/v1alpha1/fleetquotas"
 POLICIES = "/apis/fleet.dev/v1alpha1/lendingpolicies"
 

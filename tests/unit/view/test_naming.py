@@ -88,3 +88,11 @@ def test_a_cluster_scoped_name_that_nearly_names_a_member_gets_a_hint() -> None:
     assert naming.name_hint("n1.idca", MEMBERS) == '(no member "idca"; did you mean "n1.idc-a"?)'
     for name in ("n1", "n1.east", "foos.example.com", ".esat"):
         assert naming.name_hint(name, MEMBERS) == ""
+
+
+def test_a_label_that_nearly_names_a_member_gets_a_warning() -> None:
+    told = 'fleet.dev/cluster: no member "idca"; did you mean "idc-a"?'
+    for text in ("fleet.dev/cluster=idca", "fleet.dev/cluster in (idca,idc-a),app=web"):
+        assert naming.label_hint(text, MEMBERS) == (told,)
+    for text in ("fleet.dev/cluster=idc-a", "fleet.dev/cluster!=idca", "app=idca", "a b", ""):
+        assert naming.label_hint(text, MEMBERS) == ()
