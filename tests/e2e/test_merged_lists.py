@@ -72,7 +72,7 @@ def test_a_cluster_that_is_no_member_selects_nothing_with_a_warning(door: Any) -
     answer = door.request("GET", "/api/v1/pods?labelSelector=fleet.dev/cluster%3Doen")
     assert (answer.status, answer.json["items"]) == (200, [])
     (warning,) = answer.warnings
-    assert r'fleet.dev/cluster: no member \"oen\"; did you mean \"one\"?' in warning
+    assert r"fleet.dev/cluster: no member \"oen\"; did you mean \"one\"?" in warning
 
 
 @pytest.mark.parametrize("limit", [1, 4, 5, 7])
