@@ -3,7 +3,7 @@
 Every role has ranks 0 … n-1; every shard one contiguous interval of them, in whole units; the
 intervals are disjoint and complete, keyed by cluster name and in its order, and rank 0 is in shard
 0. A later plan fills the gaps that lost shards left and moves nobody else's ranks. Sizes are
-`placement`'s decision.
+`placement`'s decision; which ranks of an elastic workload go is `fleet.dispatch.elastic`'s.
 """
 
 from __future__ import annotations
@@ -68,22 +68,6 @@ def in_order(pods: Sequence[tuple[str, Mapping[str, int]]]) -> tuple[str, ...]:
     for _, by_cluster in pods:
         found |= dict.fromkeys(sorted(cluster for cluster, count in by_cluster.items() if count))
     return tuple(found)
-
-
-def shrunk(intervals: Mapping[str, Interval], pods: int, *, unit: int) -> dict[str, Interval]:
-    """The intervals of a role that is left with `pods` ranks: the last ones go first, in whole
-    units; a cluster that is left with none is not in it. Nobody else's ranks move.
-
-    Raises ValueError when `pods` is no multiple of the unit.
-    """
-    if pods % unit or pods < 0:
-        raise ValueError(f"{pods} ranks are not in whole units of {unit}")
-    kept = {}
-    for cluster, each in intervals.items():
-        count = min(each.end, pods) - each.first
-        if count > 0:
-            kept[cluster] = Interval(each.role, each.first, count)
-    return kept
 
 
 def gaps(role: str, pods: int, kept: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.scheduling.numbering import Interval, gaps, in_order, indexes, number, shrunk
+from fleet.scheduling.numbering import Interval, gaps, in_order, indexes, number
 
 NAMES = st.text("abcdefghij-", min_size=1, max_size=6)
 SHARES = st.dictionaries(NAMES, st.integers(1, 20), min_size=1, max_size=6)
@@ -97,18 +97,3 @@ def test_the_shard_with_the_first_role_comes_first():
         "z": Interval("worker", 0, 2),
         "a": Interval("worker", 2, 4),
     }
-
-
-@given(SHARES, st.integers(1, 4), st.data())
-def test_the_last_ranks_go_first_and_nobody_elses_move(shares, unit, data):
-    intervals = number("worker", {name: count * unit for name, count in shares.items()})
-    pods = data.draw(st.integers(0, sum(shares.values()))) * unit
-    left = shrunk(intervals, pods, unit=unit)
-    assert ranks_of(sorted(left.values())) == list(range(pods))
-    assert all(left[name].first == intervals[name].first for name in left)
-    assert all(each.count % unit == 0 for each in left.values())
-
-
-def test_a_role_is_not_left_with_part_of_a_unit():
-    with pytest.raises(ValueError, match="5 ranks are not in whole units of 2"):
-        shrunk(number("worker", {"a": 8}), 5, unit=2)
