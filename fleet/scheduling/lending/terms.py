@@ -77,10 +77,11 @@ def closed_terms(obj: Object, left: Object, *, donor: str) -> Terms:
     spec: Object = left.get("spec") or {}
     isolation: Object = spec.get("isolation") or {}
     stated = obj["spec"].get("isolation") if isinstance(obj.get("spec"), dict) else None
-    said = (spec.get("from") or {}).get("quota")
+    lends: Object = spec.get("from") or {}
     return Terms(
         name=str(obj["metadata"]["name"]),
-        donor=str(said or donor),
+        donor=str(lends.get("quota") or donor),
+        keep_floor="None" if lends.get("keepFloor") == "None" else "SurvivesLossOfOneCluster",
         borrowers=tuple(str(each["quota"]) for each in spec.get("to") or ()),
         renew=False,
         exclusive=isolation.get("node") == "Exclusive" or (stated or {}) != isolation,

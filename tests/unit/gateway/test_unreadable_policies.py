@@ -226,13 +226,16 @@ async def test_one_that_is_mended_acts_again(store):
     "namespaces",
     ["all", {"matchLabels": {"team": 1}}, {"matchExpressions": [{"key": "a", "operator": "Is"}]}],
 )
-async def test_whom_an_unreadable_quota_is_for_is_at_worst_everybody_without_one(store, namespaces):
+@pytest.mark.parametrize(("name", "other"), [("nlp", "cv"), ("cv", "nlp")])
+async def test_whom_an_unreadable_quota_is_for_is_at_worst_everybody_without_one(
+    store, namespaces, name, other
+):
     """Nobody's work becomes unlimited; what another quota counts is counted there."""
-    await put(store, FLEET_QUOTA, "nlp", {**quota("nlp", "4")["spec"], "namespaces": namespaces})
+    await put(store, FLEET_QUOTA, name, {**quota(name, "4")["spec"], "namespaces": namespaces})
     said = await told(planner(store), job("nlp"), job("cv"), job("free"))
-    assert said["cv/train"] == "east"
-    for name in ("nlp/train", "free/train"):
-        assert "FleetQuota nlp cannot be read: spec.namespaces" in said[name]
+    assert said[f"{other}/train"] == "east"
+    for each in (f"{name}/train", "free/train"):
+        assert f"FleetQuota {name} cannot be read: spec.namespaces" in said[each]
 
 
 @pytest.mark.parametrize("spec", [None, "all", []])
@@ -347,6 +350,8 @@ async def test_an_unreadable_lending_policy_lends_nothing_and_what_is_lent_stays
     await runs(store, job("nlp", "runs", ranks=6))  # two of them on loan from cv
     await put(store, LENDING_POLICY, "night", spec)
     asks = planner(store)
+    said = await told(asks, job("nlp", "more"))
+    assert said["nlp/more"] != "east", "cv leaves two idle, and they are not lent"
     said = await told(asks, job("nlp", "more"), job("cv", ranks=4))
     assert said["nlp/more"] != "east"
     assert said["cv/train"] != "east"  # the two on loan are not called back
