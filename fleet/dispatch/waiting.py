@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.bars import Bars
     from fleet.dispatch.billing import Bill
     from fleet.dispatch.chronicle import Chronicle
-    from fleet.dispatch.planning import Answer, Planner, Said, Step
+    from fleet.dispatch.planning import Answer, Answered, Planner, Said, Step
     from fleet.dispatch.reconciler import Key
     from fleet.dispatch.record import Record
     from fleet.dispatch.shape import Workload
@@ -66,6 +66,10 @@ class Waiting:
         self._bill = bill
         self._now = now
         self._keys: dict[Key, None] = {}
+        self._known: dict[Key, _Waits] = {}
+        """What was read of them, until one of its objects changes."""
+        self._stands: dict[Key, Answered] = {}
+        """Answers that their Placements say already."""
         self._news = asyncio.Event()
 
     def add(self, key: Key) -> None:
@@ -78,6 +82,8 @@ class Waiting:
         """It wants none any more."""
         if key in self._keys:
             del self._keys[key]
+            self._known.pop(key, None)
+            self._stands.pop(key, None)
             self._news.set()
 
     def changed(self) -> None:
@@ -130,6 +136,7 @@ class Waiting:
             if waits is None:
                 self.discard(key)
             else:
+                self._known[key] = waits
                 found.append(waits)
         return found
 
@@ -139,6 +146,12 @@ class Waiting:
         placement = self._store.get(PLACEMENT.resource, key.namespace, key.placement)
         if entry is None or placement is None:
             return None
+        known = self._known.get(key)
+        if known is not None and known.of(entry, placement):
+            barred = self._bars_of(key.namespace, known.workload.uid)
+            if barred == known.question.barred:
+                return known
+            return known._replace(question=replace(known.question, barred=barred))
         workload = KINDS[key.kind].read(entry.parse())
         stored = placement.parse()
         before = records.read(stored.get("status") or {})
@@ -161,7 +174,7 @@ class Waiting:
             grows=grows,
             unsplittable=workload.unsplittable(),
         )
-        return _Waits(key, workload, placement, before, question)
+        return _Waits(key, entry, workload, placement, before, question)
 
     def _bars_of(self, namespace: str, uid: str) -> Mapping[str, str]:
         return {**self._barred(namespace), **self._bars.of(uid)}
@@ -176,7 +189,10 @@ class Waiting:
             await self._refuse(waits.workload, waits.placement, waits.before, step.error)
             return None
         answer = step.answer
-        await self._store_answer(waits.workload, waits.placement, waits.before, answer)
+        if self._stands.get(waits.key) is step:
+            return answer.retry_after_s
+        if not await self._store_answer(waits.workload, waits.placement, waits.before, answer):
+            self._stands[waits.key] = step
         if answer.placed:
             answer.stored()
             self.discard(waits.key)
@@ -223,8 +239,9 @@ class Waiting:
 
     async def _store_answer(
         self, workload: Workload, placement: Entry, before: Record, answer: Answer
-    ) -> None:
-        """The answer with what is the record's own kept. Raises Conflict."""
+    ) -> bool:
+        """The answer with what is the record's own kept; whether anything of it is new. Raises
+        Conflict."""
         now = self._now()
         told = records.read(answer.status)
         after = replace(
@@ -251,7 +268,7 @@ class Waiting:
             after = replace(after, reason=reason, message=told.message)
             if answer.final:
                 after = after.with_phase("Failed", now, reason=reason, message=told.message)
-        await self._write(workload, placement, before, after, answer.spec, answer.status)
+        return await self._write(workload, placement, before, after, answer.spec, answer.status)
 
     async def _refuse(
         self, workload: Workload, placement: Entry, before: Record, error: ApiError
@@ -270,26 +287,32 @@ class Waiting:
         after: Record,
         spec: Object,
         status: Object,
-    ) -> None:
+    ) -> bool:
         stored = placement.parse()
         written = self._bill.carry(stored.get("status") or {}, records.write(after, status))
         changed = {**stored, "spec": spec, "status": written}
         if changed == stored:
-            return
+            return False
         await self._store.update(PLACEMENT.resource, changed, expected=placement.revision)
         told = (before.reason, before.message if after.reason not in _OFTEN else after.message)
         if (after.waiting or after.ended) and (after.reason, after.message) != told:
             await self._chronicle.tell(workload.obj, "Warning", after.reason, after.message)
+        return True
 
 
 class _Waits(NamedTuple):
     """One that waits, and what its question was made of."""
 
     key: Key
+    entry: Entry
     workload: Workload
     placement: Entry
     before: Record
     question: Question
+
+    def of(self, entry: Entry, placement: Entry) -> bool:
+        """Whether it was read off these. What it waits for by itself is over then, for good."""
+        return self.entry is entry and self.placement is placement
 
 
 def _check(workload: Workload, before: Record, after: Record) -> None:

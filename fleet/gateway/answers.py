@@ -91,6 +91,8 @@ class Answers:
             told = before.get(each.uid)
             if told is None or not told.stands(each, why, refusal, anew=anew):
                 answered = self.answered(each, self._waits(each, why), fleet, now)
+                if told is not None and told.says(answered):
+                    answered = told.answered
                 told = Told(each, why, refusal, answered)
             elif told.asking is not each:
                 answered = replace(told.answered, question=each.question)

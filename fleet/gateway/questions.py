@@ -107,6 +107,11 @@ class Told(NamedTuple):
     """Of what waits for a place."""
     answered: Answered
 
+    def says(self, answered: Answered) -> bool:
+        """Whether that is the same answer to the very same question."""
+        mine = self.answered
+        return mine.question is answered.question and mine.answer == answered.answer
+
     def stands(self, each: Asking, why: Why, refusal: Refusal | None, *, anew: bool) -> bool:
         """Whether it would be told the same again. `anew`: it was decided about since, by other
         rules perhaps; who waits for others has to be told how they stand then."""

@@ -511,3 +511,38 @@ async def test_nothing_goes_back_whose_quota_would_go_to_others_that_wait(tiers,
     await fleet.wait(60)
     assert runs_in(fleet, "train") == (["cloud"] if urgent else ["own"])
     assert fleet.record("urgent").reason == "QuotaExceeded"
+
+
+async def test_what_waits_as_before_is_neither_read_nor_written_again(sizes, engines, monkeypatch):
+    """The very same question and the very same answer, until something about it changes."""
+    fleet = sizes
+    await quota(fleet, pods=2)
+    await fleet.run_job("waits", 3)
+    for _ in range(4):
+        await fleet.round()
+    asked, told, written = [], [], []
+    planner = engines[-1]
+    decide, update = planner.round, fleet.store.update
+
+    async def spied(questions, *, barred):
+        asked.append(list(questions))
+        async for step in decide(questions, barred=barred):
+            told.append(step)
+            yield step
+
+    async def counted(resource, obj, **more):
+        written.append(obj["metadata"]["name"])
+        return await update(resource, obj, **more)
+
+    monkeypatch.setattr(planner, "round", spied)
+    monkeypatch.setattr(fleet.store, "update", counted)
+    await fleet.round()
+    await fleet.round()
+    (before,), (after,) = asked
+    assert after is before
+    assert told[1] is told[0]
+    assert "job-waits" not in written
+    await quota(fleet, pods=1)
+    await fleet.round()
+    assert told[2] is not told[0]
+    assert "job-waits" in written
