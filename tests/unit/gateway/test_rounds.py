@@ -500,3 +500,96 @@ async def live(seed: int, *, events: int = 60) -> None:
 @pytest.mark.timeout(600)
 async def test_what_is_kept_between_rounds_changes_no_decision(seed):
     await live(seed)
+
+
+async def at_rest(world: World) -> None:
+    """Nothing is decided any more."""
+    for _ in range(4):
+        await world.round()
+    assert world.planner.engine.settled_s is not None
+
+
+def placed(world: World, name: str) -> bool:
+    team = next(team for team, each in world.names if each == name)
+    record = world.store.get(PLACEMENT.resource, team, name_of("Job", name))
+    return record.parse()["status"]["phase"] != "Queued"
+
+
+@pytest.fixture
+async def world():
+    async with ObjectStore(MemoryBackend(), Sequencer(epoch=1)) as store:
+        made = World(store, forgets=False)
+        await made.begin()
+        yield made
+
+
+async def test_a_later_tier_is_tried_at_its_time_though_nothing_else_happens(world):
+    world.books.put("other-0", "east", 8, "elsewhere", ours=False)
+    await world.come(4, 0, 0)
+    await at_rest(world)
+    assert world.planner.next_s() == pytest.approx(40)
+    pass_time(world, 39)
+    await world.round()
+    assert not placed(world, "job-00")
+    pass_time(world, 1)
+    await world.round()
+    assert placed(world, "job-00")
+
+
+async def test_what_others_leave_is_taken_with_the_next_round(world):
+    world.books.put("other-0", "east", 8, "elsewhere", ours=False)
+    await world.come(4, 0, 0)
+    await at_rest(world)
+    world.books.take("other-0")
+    await world.round()
+    assert placed(world, "job-00")
+
+
+async def test_whose_protection_is_over_goes_though_nothing_else_happens(world):
+    """`b` has all that there is, of which half is guaranteed to `a`."""
+    for number in range(3):
+        await world.come(5, 0, 0)
+        await world.round()
+        await world.step(number)
+    await world.round()
+    await world.come(8, 0, 0)
+    await at_rest(world)
+    assert all(not run.leaving_for for run in world.planner.engine.running().values())
+    pass_time(world, 29)
+    await world.round()
+    assert all(not run.leaving_for for run in world.planner.engine.running().values())
+    pass_time(world, 1)
+    await world.round()
+    assert any(run.leaving_for for run in world.planner.engine.running().values())
+
+
+async def test_a_lease_that_is_renewed_has_nobody_tried_again(world, monkeypatch):
+    await world.come(3, 0, 0)
+    await world.round()
+    await world.step(0)
+    world.books.put("other-0", "east", 8, "elsewhere", ours=False)
+    await world.come(8, 0, 0)
+    pass_time(world, 1)  # what has just begun may be ended from then on
+    await at_rest(world)
+    tried = []
+    monkeypatch.setattr(world.planner.engine, "capacity_changed", lambda: tried.append(1))
+    world.now += timedelta(seconds=1)
+    await world.step(0)
+    told = await world.round()
+    assert [each[0] for each in told] == ["uid-job-01"], "it is told the same"
+    assert not tried
+
+
+async def test_for_what_has_waited_long_quota_is_held_though_nothing_else_happens(world):
+    """What waits for members with no end in sight holds none before."""
+    for number, name in enumerate(("east", "north", "west")):
+        world.books.put(f"other-{number}", name, 8, "elsewhere", ours=False)
+    await world.come(3, 0, 0)
+    await at_rest(world)
+    pass_time(world, 299)
+    await world.round()
+    book = world.planner.engine.book
+    assert not any(charge.amounts for charge in book.charges.values())
+    pass_time(world, 1)
+    await world.round()
+    assert dict(book.charges["uid-job-00"].amounts)
