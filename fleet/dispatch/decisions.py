@@ -667,7 +667,11 @@ class _Pass:
         kept = {each.cluster: elastic.bound(each, self._sight(each).pods, record) for each in late}
         for shard in () if finishes else late:
             self.barred[shard.cluster] = self._too_late(shard).message
-        return elastic.cut(record, {cluster: n for cluster, n in kept.items() if n})
+        left = elastic.cut(record, {cluster: n for cluster, n in kept.items() if n})
+        if left is record or elastic.goes_on(left):
+            return left
+        message = "; ".join(f"{each.cluster} {self._too_late(each).message}" for each in late)
+        return self._wait(left, reason="NoRoom", message=message)
 
 
 def refused_before(shard: Shard) -> Refused | None:

@@ -205,6 +205,17 @@ def test_ranks_that_find_no_node_are_given_up_in_whole_units(running, kept):
     assert entry["roles"] == [{"name": "worker", "first": 0, "count": kept}]
 
 
+def test_ranks_that_never_came_are_not_enough_to_go_on_with():
+    """A part is lost while another is being made larger, which comes to nothing."""
+    larger = shard("east", 0, 8, "Committed")
+    lost = shard("west", 8, 4)
+    before = gang(larger, lost, phase="Committed", least=8, generation=2)
+    after = decided(before, seen(larger, running=4), silent("west", NOW - 6)).record
+    late = decided(after, seen(larger, running=4), now=NOW + 61).record
+    assert (late.ranks, late.phase) == (4, "Lost")
+    assert not elastic.goes_on(late)
+
+
 def test_at_its_end_it_has_the_ranks_that_ran():
     complete = seen(EAST, outcome="Complete", succeeded=4)
     after = decided(gang(LARGER, phase="Committed"), complete).record
