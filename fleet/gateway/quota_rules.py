@@ -101,7 +101,10 @@ class QuotaRules:
             return False
         self._seen = quotas, policies, revisions
         before = self.quotas
-        self.quotas = self._read(quotas, policies, (each.parse() for each in namespaces))
+        found = self._read(quotas, policies, (each.parse() for each in namespaces))
+        # Statuses are written often: what says the same is the very same, so that all can tell.
+        same = {name: old for name, old in before._asdict().items() if old == getattr(found, name)}
+        self.quotas = found._replace(**same)
         for name in self.quotas.tree.nodes:
             wrong = self.quotas.wrong(name)
             if wrong is not None and wrong != before.wrong(name):

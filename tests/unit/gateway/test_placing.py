@@ -428,9 +428,12 @@ async def test_the_use_of_quotas_is_written_once_and_again_when_it_changes(teams
     assert (use["used"], use["borrowed"]) == ("3", "1")
     assert status("risk")["summary"]["lent"] == "1"
     assert (status("lab")["admitted"], status("risk")["admitted"]) == (1, 0)
-    before = teams.sequencer.current
+    before, claims = teams.sequencer.current, asks.claims
     await quotas.write()
     assert teams.sequencer.current == before
+    async for _ in asks.round([question]):
+        pass
+    assert asks.claims is claims, "no rule has changed by what is written to their statuses"
     # Nothing is charged that is not stored: the plan never came to be.
     (again,) = [step async for step in asks.round([])] or [None]
     assert again is None
