@@ -15,7 +15,7 @@ from fleet.scheduling import standing
 from fleet.scheduling.ledger import Ledger, Promises
 from fleet.scheduling.lending.record import loan_of
 from fleet.scheduling.planner import Urgency, promises_of
-from fleet.scheduling.returning import tier_of
+from fleet.scheduling.returning import MARK, tier_of
 from policies import PLACEMENT
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ class Placements:
         self._leaving: set[Key] = set()
         self._lent: set[Key] = set()
         self._late: set[Key] = set()
+        self._back: set[Key] = set()
+        self._sets = self._leaving, self._lent, self._late, self._back
         self.by_uid: dict[str, Reading] = {}
         """By UID of the workload."""
         self.promises = Promises()
@@ -143,6 +145,10 @@ class Placements:
         """Those that run in a later tier than the first, in the order of the Placements."""
         return [self._by_key[key] for key in sorted(self._late)]
 
+    def going_back(self) -> list[Reading]:
+        """Those that were told to go back to an earlier tier and have no place there yet."""
+        return [self._by_key[key] for key in sorted(self._back)]
+
     def _changed(self) -> set[Key] | None:
         """The Placements that are to be looked at."""
         changed = self._changes.of(PLACEMENT.resource)
@@ -157,7 +163,7 @@ class Placements:
 
     def _read_all(self) -> None:
         before, self._by_key = self._by_key, {}
-        for each in (self._of_workload, self.by_uid, self._leaving, self._lent, self._late):
+        for each in (self._of_workload, self.by_uid, *self._sets):
             each.clear()
         self.promises.clear()
         for entry in self._store.collection(PLACEMENT.resource).snapshot().entries():
@@ -165,7 +171,7 @@ class Placements:
 
     def _put(self, key: Key, after: Reading | None) -> None:
         before = self._by_key.pop(key, None)
-        for within in (self._leaving, self._lent, self._late):
+        for within in self._sets:
             within.discard(key)
         if before is not None:
             if self.by_uid.get(before.uid) is before:
@@ -184,6 +190,8 @@ class Placements:
             self._lent.add(key)
         if tier_of(after.status) > 1:
             self._late.add(key)
+        if (after.status.get("preemptedFor") or {}).get("kind") == MARK:
+            self._back.add(key)
 
     def _reading(self, placement: Entry, before: Reading | None) -> Reading:
         """A Placement, read only if it or its workload is not as it was."""

@@ -200,6 +200,7 @@ class Placing:
         for uid, run_time_s in self._retimed:
             run_time = None if run_time_s is None else duration_text(timedelta(seconds=run_time_s))
             yield Retimed(there[uid].placement.key, uid, run_time)
+        self._returning.keep_room(fleet, now, barred)
         stirred = self._is_stirred(of_last, asked, last, picture, fleet, rules)
         if stirred:
             self.engine.capacity_changed()

@@ -546,3 +546,19 @@ async def test_what_waits_as_before_is_neither_read_nor_written_again(sizes, eng
     await fleet.round()
     assert told[2] is not told[0]
     assert "job-waits" in written
+
+
+async def test_room_to_go_back_to_is_kept_until_it_is_there(tiers, engines):
+    """What comes meanwhile does not take it, or it would have been ended for nothing."""
+    fleet = tiers
+    await burst(fleet)
+    await fleet.delete_job("first")
+    await fleet.until(lambda: "preemptedFor" in status(fleet))
+    fleet.members["cloud"].cut = True
+    await run(fleet, "late", 4)
+    await fleet.until(lambda: runs_in(fleet, "train"), rounds=200)
+    assert runs_in(fleet, "train") == ["own"]
+    assert fleet.record("late").waiting
+    fleet.members["cloud"].cut = False
+    await fleet.until(lambda: runs_in(fleet, "late") == ["cloud"])
+    engines[-1].engine.verify()
