@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.scheduling.nodes import ANY_NODE, untolerated
@@ -80,15 +81,17 @@ _NO_FIT = _Fit(0, 0, 0, ("", "", "", ()))
 
 
 class Site:
-    """The nodes of one block of one or more members. Remembers what kinds of pods ask of them."""
+    """The nodes of one block of one or more members. Remembers what kinds of pods ask of them.
+    Threads may share it: what they remember is the same whoever does."""
 
-    __slots__ = ("_fits", "_ids", "_masks", "name", "nodes", "states")
+    __slots__ = ("_fits", "_ids", "_masks", "_numbering", "name", "nodes", "states")
 
     def __init__(self, name: str, nodes: Sequence[Node]) -> None:
         self.name = name
         self.nodes = tuple(nodes)
         self.states: list[_State] = []
         self._ids: dict[tuple[object, ...], int] = {}
+        self._numbering = Lock()
         self._fits: dict[PodKind, dict[int, _Fit]] = {}
         self._masks: dict[str, tuple[bool, ...]] = {}
 
@@ -103,8 +106,12 @@ class Site:
         )  # fmt: skip
         found = self._ids.get(key)
         if found is None:
-            found = self._ids[key] = len(self.states)
-            self.states.append(_State(node, free))
+            with self._numbering:
+                found = self._ids.get(key)
+                if found is None:
+                    found = len(self.states)
+                    self.states.append(_State(node, free))
+                    self._ids[key] = found
         return found
 
     def changed(self, state: int, request: Vector, pods: int) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 from asking import capacity_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet.scheduling import stock
 from fleet.scheduling.accounts import NodeAccounts
 from fleet.scheduling.capacity import PodKind
 from fleet.scheduling.nodes import node_selector_of, tolerations_of
@@ -323,3 +326,24 @@ def test_what_others_take_is_told_by_namespace_and_kind(build):
     assert accounts.taken_by("u") == {}
     accounts.remove_pod(pods[1])
     assert accounts.taken_by_others("default") == accounts.taken_by_others("other") == {}
+
+
+def test_two_threads_number_the_states_of_a_site_alike(build, monkeypatch):
+    """What would be placed together is asked in another thread, over the sites that rounds use."""
+    (block,) = build.cluster("east", 8).capacity.blocks.values()
+    site, (node, *_) = block.site, block.site.nodes
+    one, other = [{**node.free, "cpu": cpu} for cpu in (1, 2)]
+    make, threads = stock._State, []
+
+    def interrupted(node, free):
+        if not threads:
+            threads.append(Thread(target=site.state_of, args=(node, other)))
+            threads[0].start()
+            threads[0].join(0.2)  # comes to its end at once where nothing holds it up
+        return make(node, free)
+
+    monkeypatch.setattr(stock, "_State", interrupted)
+    number = site.state_of(node, one)
+    threads[0].join()
+    assert site.states[number].free == one
+    assert site.states[site.state_of(node, other)].free == other
