@@ -37,7 +37,7 @@ _FIRST: Final = 0.6
 _KNOWN: Final = 12
 """Choices of a cluster that nodes did not hold, of those that were met last."""
 
-_DEFAULT: Final = Limits(work=8.0)
+_DEFAULT: Final = Limits(work=11.0)
 
 Term = tuple[int, Any, int]
 """(factor, variable, its largest value)"""

@@ -18,7 +18,7 @@ _LARGEST: Final = 35
 """Gangs that a relaxed program has whole at first,"""
 _MORE: Final = 8
 """and how many of those that it divided it has whole the next time."""
-_NODES: Final = 50
+_NODES: Final = 100
 """Of branch and bound, for each unit of work."""
 _TOLERANCE: Final = 1e-6
 """What a floating-point solver takes for feasible and for whole."""
