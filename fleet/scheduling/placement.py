@@ -186,9 +186,10 @@ def placed_anew(
         if isinstance(decided, Refusal):
             return decided
         kept = decided.shards
-    too_few = kept is survivors or _pods(kept) < (plan.demand.role.least or 0)
-    if smaller and any(missing) and too_few:
-        return _not_enough(asked, plan, survivors, missing[0], views)
+    if smaller and any(missing):
+        least = plan.demand.role.least or 0
+        if kept is survivors or _pods(kept) < least:
+            return _not_enough(asked, plan, survivors, missing[0], views)
     if isinstance(decided, Plan) and any(missing):
         shards = _numbered(plan.demand, decided.shards, survivors)
         anew = [each for each in shards if each not in survivors]

@@ -5,12 +5,13 @@ A sentence names what is so, in numbers, and what would help; nothing is decided
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fleet.scheduling.clusters import network_word
 from fleet.scheduling.fit import Cost
-from policies.scalars import amount_text
+from policies.scalars import amount_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,13 +41,17 @@ def roles(asked: Sequence[Role]) -> str:
     return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
-def not_together(asked: Sequence[Role], span: int, retry_after_s: float | None) -> str:
+def next_tier(opens_after_s: float) -> str:
+    """When it comes, in words that stay the same until then: they are stored."""
+    wait = duration_text(timedelta(seconds=round(opens_after_s)))
+    return f"the next tier is tried once this has waited for {wait}"
+
+
+def not_together(asked: Sequence[Role], span: int, opens_after_s: float | None) -> str:
     """Why roles that each find room are not placed."""
     where = _clusters(span)
     text = f"needs {roles(asked)}; each finds room, but not all of them at once in {where}"
-    if retry_after_s is not None:
-        text += f"; the next tier is tried in {retry_after_s:.0f} s"
-    return text
+    return f"{text}; {next_tier(opens_after_s)}" if opens_after_s is not None else text
 
 
 def why_several(
@@ -201,7 +206,7 @@ def refusal(
     currency: str,
     least: int | None,
     spent: int,
-    retry_after_s: float | None,
+    opens_after_s: float | None,
 ) -> str:
     """Why nothing was placed: what is free at best, where, and what is elsewhere."""
     if limit is not None and currency and limit.currency != currency:
@@ -222,9 +227,7 @@ def refusal(
         text = _domains(usable, need, pods, span=span, one=one)
         elsewhere = _elsewhere(role, candidates, pods)
         text += f" ({elsewhere})" if elsewhere else ""
-    if retry_after_s is not None:
-        text += f"; the next tier is tried in {retry_after_s:.0f} s"
-    return text
+    return f"{text}; {next_tier(opens_after_s)}" if opens_after_s is not None else text
 
 
 def _domains(usable: Sequence[Candidate], need: str, pods: int, *, span: int, one: bool) -> str:

@@ -179,10 +179,8 @@ def refusal(question: Question, judged: Sequence[Judged]) -> Refusal:
     first = alone[0] if alone else _hardest(judged)
     role, wanted = first.role, first.ranks.count
     waiting = [c for each in judged for c in each.candidates if c.reason == "TierNotYet"]
-    retry = min(
-        (opens_after_s(question.demand, each.tier) - question.waited_s for each in waiting),
-        default=None,
-    )
+    opens = min((opens_after_s(question.demand, each.tier) for each in waiting), default=None)
+    retry = None if opens is None else opens - question.waited_s
     message = sentences.refusal(
         role,
         wanted,
@@ -193,13 +191,13 @@ def refusal(question: Question, judged: Sequence[Judged]) -> Refusal:
         currency=question.views.prices.currency,
         least=dear.cost.micro if dear else None,
         spent=sum(shard.per_hour or 0 for shard in question.kept),
-        retry_after_s=retry,
+        opens_after_s=opens,
     )
     if len(judged) > 1 and dear is None and payable:
         message = (
             f"role {role.name}: {message}"
             if alone
-            else sentences.not_together([e.role for e in judged], question.span, retry)
+            else sentences.not_together([e.role for e in judged], question.span, opens)
         )
     impossible = dear is None and payable and not _could_ever(question, judged)
     if impossible:

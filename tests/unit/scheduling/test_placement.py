@@ -110,7 +110,7 @@ def test_the_second_tier_waits_its_time_and_says_when(build, fleet):
     assert ask(demand, full).word == "Impossible", "no tier has room"
     assert refusal.message == (
         "roce-1 has 6 free, needs 9 (cloud-c has 64, tier 2 is tried after 10m in the one before); "
-        "the next tier is tried in 540 s"
+        "the next tier is tried once this has waited for 10m"
     )
     assert not refusal.impossible
     assert spread(ask(demand, fleet, waited_s=600.0)) == {"cloud-c": (0, 9)}
