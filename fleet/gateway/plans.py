@@ -85,6 +85,8 @@ class Plan:
         self._store = store
         self._own = own
         self._placing = placing
+        self._aside = asyncio.Semaphore(1)
+        """For what takes long, in a thread beside the rounds: of one request at a time."""
 
     async def handle(self, request: Request) -> Response:
         body = body_of(request)
@@ -119,7 +121,8 @@ class Plan:
             each.uid: _item(each, outlook, workloads[each.uid]) for each in outlook.prospect.told
         }
         if exact:
-            verdicts = await asyncio.to_thread(_verdicts, outlook)
+            async with self._aside:
+                verdicts = await asyncio.to_thread(_verdicts, outlook)
             for uid, item in told.items():
                 if item["verdict"] != "Runs":
                     item["exact"] = _exact(verdicts.get(uid, _NO_PLACE_WANTED))
@@ -133,7 +136,8 @@ class Plan:
         found = _answer(outlook, [items[uid] for uid in asked if uid in items])
         if (together := outlook.prospect.together) is not None:
             polish = Neighbourhoods(_FURTHER).improve if exact else None
-            gain = await asyncio.to_thread(together.gain, polish)
+            async with self._aside:
+                gain = await asyncio.to_thread(together.gain, polish)
             if gain is not None:
                 found["together"] = _together(gain, workloads)
         return replace(json_response(200, found), warnings=tuple(warnings))

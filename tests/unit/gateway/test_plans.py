@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sys
 from datetime import UTC, datetime
 from itertools import count
+from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 
 import orjson
@@ -24,6 +26,7 @@ from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.exact.gang import Objective, Optimum, Share
 from fleet.scheduling.exact.verdict import Verdict
 from fleet.scheduling.foretelling import Foretold, Prospect
+from fleet.scheduling.together import Together
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
@@ -456,6 +459,27 @@ async def test_what_would_start_if_all_were_placed_at_once_is_told(fleet, cluste
             {"kind": "Job", "namespace": "new", "name": "last", "clusters": {"a": 1}},
         ],
     }
+
+
+async def test_what_takes_long_is_thought_about_for_one_after_the_other(
+    fleet, clusters, monkeypatch
+):
+    """Leases are renewed beside it, whoever asks how often."""
+    clusters += [member("a", 6), member("b", 4)]
+    meets, met = Barrier(2), []
+
+    def gain(self, polish=None):
+        try:
+            met.append(meets.wait(0.2))
+        except BrokenBarrierError:
+            meets.reset()  # there was nobody else
+
+    monkeypatch.setattr(Together, "gain", gain)
+    asked = [pods_of_new("first", 4), pods_of_new("last", 6)]
+    async with asyncio.TaskGroup() as group:
+        for at in range(2):
+            group.create_task(fleet(NAMESPACE, *asked), name=f"plan {at}")
+    assert met == []
 
 
 async def test_where_no_more_would_start_nothing_is_said_of_it(fleet, clusters):
