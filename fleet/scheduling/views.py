@@ -113,8 +113,7 @@ class Views:
         return self._clusters[name]
 
     def at(self, now_s: float, prices: Prices) -> None:
-        """Another time: what is told of a capacity that is too old depends on it, and so do
-        prices."""
+        """Another time: which capacities are too old depends on it, and so do prices."""
         if prices is not self.prices and prices != self.prices:
             self.changes += 1
             self._views.clear()
@@ -164,12 +163,9 @@ class Views:
         self._changed[name] = self.changes
 
     def _age(self, name: str, cluster: Cluster) -> None:
-        """What is too old says how old it is."""
-        if stale(cluster, self.now_s):
-            self._stale.add(name)
-            self._mark(name)
-        elif name in self._stale:
-            self._stale.discard(name)
+        """Whether it is too old is a change; how old is not."""
+        if stale(cluster, self.now_s) != (name in self._stale):
+            self._stale ^= {name}
             self._mark(name)
 
     # -- what it is to a role

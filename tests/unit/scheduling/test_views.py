@@ -57,14 +57,18 @@ def test_the_same_nodes_at_another_time_are_no_change(build, judged):
     assert views.capacities["a"].as_of_s == 20.0
 
 
-def test_what_is_too_old_says_how_old_it_is_until_it_is_confirmed(build):
+def test_what_is_too_old_changes_once_and_again_when_it_is_confirmed(build):
     views = Views([build.cluster("a", 8)])
     demand, cluster = build.demand(4), views.cluster("a")
-    for now_s in (31.0, 45.0):
+    told, changes = [], []
+    for now_s in (30.0, 31.0, 45.0):
         views.at(now_s, Prices())
-        candidate = views.seen(demand, demand.role, waited_s=0.0).known["a"]
-        assert candidate.reason == "CapacityStale"
-        assert f"{now_s:.0f} s ago" in candidate.message
+        views.put(cluster)
+        told.append(views.seen(demand, demand.role, waited_s=0.0).known["a"])
+        changes.append(views.changes)
+    assert [each.reason for each in told] == ["", "CapacityStale", "CapacityStale"]
+    assert told[2] is told[1], "how old it is changes nothing, and is not told"
+    assert (changes[1] - changes[0], changes[2] - changes[1]) == (1, 0)
     views.put(replace(cluster, capacity=cluster.capacity.at(45.0)))
     assert reasons(views, demand) == {"a": ""}
 
