@@ -104,6 +104,10 @@ class Shard(Model):
     refused_at: Time | None = setting(
         None, "While its cluster refuses what it needs since it was committed: since when."
     )
+    amiss_at: Time | None = setting(
+        None, "While pods of it have no node, are not made or do not start: since when."
+    )
+    amiss_pods: int = setting(0, "How many of its pods that are, for its `reason`.")
     cluster_uid: str = setting(
         "", "Which cluster it is in, whatever is called so later: the UID of its kube-system."
     )

@@ -25,6 +25,7 @@ from fleet.dispatch.kinds import KINDS, kind_of, row_of
 from fleet.dispatch.leases import Leases, ShardKey
 from fleet.dispatch.looking import PODS, Looker
 from fleet.dispatch.marks import FLEET_ANNOTATION
+from fleet.dispatch.openings import Openings
 from fleet.dispatch.premises import NAMESPACES, PRIORITY_CLASSES, Premises, not_accepted
 from fleet.dispatch.reconciler import Key, Reconciler
 from fleet.dispatch.remote import Remote
@@ -103,6 +104,7 @@ class Dispatch:
         self._sweeps: Queue[str] = Queue("left-overs")
         self._leases = Leases(now)
         self._bars = Bars(now)
+        openings = Openings(now)
         # UIDs of workloads whose pods were seen to be taken away.
         self._disturbed: TTLCache[str, bool] = TTLCache(_REMEMBERED, _DISTURBED_S, timer=now)
         chronicle = Chronicle(store, row_of(_EVENTS), uid=uid, now=now)
@@ -112,6 +114,8 @@ class Dispatch:
             planner=planner,
             bars=self._bars,
             barred=self._not_accepting,
+            openings=openings,
+            found=self._queue.add,
             chronicle=chronicle,
             bill=bill,
             now=now,
@@ -139,6 +143,7 @@ class Dispatch:
             chronicle=chronicle,
             bill=bill,
             barred=self._bars.put,
+            openings=openings,
             uid=uid,
             now=now,
             timing=timing or Timing(),

@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from fleet.dispatch import elastic
+from fleet.dispatch import amiss, elastic
 from fleet.dispatch.acts import Act, Hold, Meet, Open, Release, Remove, Renew, Resize, Stop
 from fleet.dispatch.budget import brought_on
 from fleet.dispatch.record import Debt, Record, Shard
@@ -300,9 +300,8 @@ class _Pass:
         it gets no more time for that than a hold, so that no gang stays half begun; `goes_on`."""
         why = sight.refused
         if why is None:
-            noted = replace(shard, reason="", message="", refused_at=None)
-            return record.with_shards([noted]), True
-        message = f"{_refusing(shard)}{why.message}"
+            return self._whole(record, shard, sight, view)
+        message = f"{amiss.refusing(shard)}{why.message}"
         since = max(shard.refused_at or why.since, shard.committed_at or self.now)
         if shard.state == "Committed" and not elastic.enlarged(shard):
             ends = since + self.s.timing.hold_limit_s
@@ -310,8 +309,31 @@ class _Pass:
                 self.barred[shard.cluster] = why.message
                 return self._evict(record, shard, view, why.reason, message), False
             self._again.append(ends)
-        noted = replace(shard, reason=why.reason, message=message, refused_at=since)
+        noted = replace(
+            shard, reason=why.reason, message=message, refused_at=since, amiss_at=None, amiss=0
+        )
         return record.with_shards([noted]), True
+
+    def _whole(
+        self, record: Record, shard: Shard, sight: Sight, view: ShardView
+    ) -> tuple[Record, bool]:
+        """Say what is amiss with its pods, and end it where there is another place for those that
+        have had no node for too long; `goes_on`."""
+        moves = self.s.ask.moves
+        shard = amiss.noted(shard, sight, record, self.now, moves=moves)
+        record = record.with_shards([shard])
+        due = amiss.due(shard, record)
+        if due is None or not moves:
+            return record, True
+        if self.now < due:
+            self._again.append(due)
+        elif shard in amiss.leaving(record, self.now) and (
+            shard.cluster in self.s.elsewhere or amiss.is_spared(record, shard, sight)
+        ):
+            told = amiss.told_at_the_end(shard, record.lease_s)
+            self.barred[shard.cluster] = told
+            return self._evict(record, shard, view, amiss.NO_NODE, told), False
+        return record, True
 
     def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:
         if sight.refused is not None:
@@ -328,7 +350,7 @@ class _Pass:
             return record
         message = f"{shard.cluster} was not heard of for longer than its lease"
         if not sight.member:
-            message = f"{_silence(sight)}, and its lease is over"
+            message = f"{sight.silence()}, and its lease is over"
         lost = replace(shard, state="Lost", reason="LeaseOver", message=message)
         return self._retire(record, lost, failures=0)
 
@@ -340,7 +362,7 @@ class _Pass:
             reason = "MemberLeft"
         if shard.lost_at is None or shard.reason != reason:
             lost_at = self.now if shard.lost_at is None else shard.lost_at
-            shard = replace(shard, lost_at=lost_at, reason=reason, message=_silence(sight))
+            shard = replace(shard, lost_at=lost_at, reason=reason, message=sight.silence())
         if shard.leased_until is None and self.s.ask.lapses:
             shard = replace(shard, leased_until=math.ceil(sight.leased_until))
         return shard
@@ -576,14 +598,14 @@ class _Pass:
         sight = self._sight(shard)
         why = f"its pods are not made: {sight.trouble}" if sight.trouble else ""
         if not sight.reached:
-            why = _silence(sight)
+            why = sight.silence()
         return replace(shard, state="Holding", held_at=None, message=why)
 
     def _hold_failed(self, shard: Shard, sight: Sight) -> Refused | None:
         if sight.refused is not None:
             return sight.refused
         if not sight.member:
-            return Refused("MemberLeft", _silent_because(sight))
+            return Refused("MemberLeft", sight.silent_because())
         if sight.foreign:
             return Refused("NameTaken", sight.foreign)
         view = sight.view
@@ -600,7 +622,7 @@ class _Pass:
         sight = self._sight(shard)
         limit_s = self.s.timing.hold_limit_s
         if not sight.reached:
-            return Refused("Unreachable", _silent_because(sight))
+            return Refused("Unreachable", sight.silent_because())
         why = sight.unbound_because()
         if sight.view is not None and sight.view.suspended:
             why = "somebody there suspended its Job"
@@ -672,27 +694,3 @@ class _Pass:
             return left
         message = "; ".join(f"{each.cluster} {self._too_late(each).message}" for each in late)
         return self._wait(left, reason="NoRoom", message=message)
-
-
-def refused_before(shard: Shard) -> Refused | None:
-    """What its cluster refuses of a shard that was committed, as stored; None for nothing."""
-    if not shard.live or shard.refused_at is None or shard.lost_at is not None:
-        return None
-    message = shard.message.removeprefix(_refusing(shard))
-    return Refused(shard.reason, message, since=shard.refused_at)
-
-
-def _refusing(shard: Shard) -> str:
-    return f"{shard.cluster} refuses what it needs: "
-
-
-def _silence(sight: Sight) -> str:
-    return f"{sight.cluster} {_silent_because(sight)}"
-
-
-def _silent_because(sight: Sight) -> str:
-    if not sight.member:
-        return sight.why or "is no member of the fleet any more"
-    if sight.refused is not None:
-        return f"refuses the fleet: {sight.refused.message}"
-    return "does not answer" + (f": {sight.why}" if sight.why else "")

@@ -63,7 +63,8 @@ def grows(record: Record, job: Object, nodes: int) -> bool:
     if record.loan is not None:
         return False  # a loan is of one size
     calm = all(
-        each.state == "Running" and each.lost_at is None and each.refused_at is None
+        each.state == "Running"
+        and (each.lost_at, each.refused_at, each.amiss_at) == (None, None, None)
         for each in record.shards
     )
     return calm and record.ranks < record.most == nodes

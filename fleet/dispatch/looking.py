@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from fleet.dispatch.amiss import STARTS_S
 from fleet.dispatch.leases import Leases, ShardKey
 from fleet.dispatch.remote import NotBound
 from fleet.dispatch.rights import taken_away
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from fleet.dispatch.record import Debt, Record, Shard
     from fleet.dispatch.remote import Remote
     from fleet.dispatch.shape import Workload
-    from fleet.dispatch.sight import ShardView
 
 Object = dict[str, Any]
 
@@ -130,8 +130,12 @@ class Looker:
         try:
             pods = await self._pods(remote, workload, name, offset=shard.first)
             trouble = ""
-            if shard.to_come and len(pods) < shard.count:
-                trouble = await self._trouble(remote, workload.namespace, sight.view)
+            if len(pods) < shard.count:
+                about = f"uid={sight.view.uid}"
+                trouble = await self._trouble(remote, workload.namespace, about)
+            if shard.live:
+                gate = workload.kind.gate_name(name)
+                pods = await self._with_trouble(remote, workload.namespace, pods, gate=gate)
         except (ApiError, TransportError) as error:
             return replace(sight, reached=False, why=str(error))
         return replace(sight, pods=pods, trouble=trouble)
@@ -179,12 +183,33 @@ class Looker:
         until = self._leases.until(key, lease_s=record.lease_s)
         return replace(sight, leased_until=until), obj
 
-    async def _trouble(self, remote: Remote, namespace: str, view: ShardView) -> str:
-        """The last thing that kept the shard from making a pod, "" where nothing did."""
-        selector = f"involvedObject.uid={view.uid},type=Warning"
-        events = await remote.list(EVENTS, namespace, fields=selector)
+    async def _trouble(self, remote: Remote, namespace: str, about: str, *, but: str = "\0") -> str:
+        """The last warning about an object, which is not about `but`; "" where there is none."""
+        selector = f"involvedObject.{about},type=Warning"
+        events = [
+            event
+            for event in await remote.list(EVENTS, namespace, fields=selector)
+            if but not in str(event.get("message"))
+        ]
         latest = max(events, key=lambda event: event.get("lastTimestamp") or "", default={})
         return str(latest.get("message") or "")
+
+    async def _with_trouble(
+        self, remote: Remote, namespace: str, pods: tuple[PodView, ...], *, gate: str
+    ) -> tuple[PodView, ...]:
+        """The pods, the first of those that take long to start with what keeps it from that: while
+        a volume is missing, they say no more than that they begin."""
+        late = [
+            pod
+            for pod in pods
+            if pod.begins and pod.since is not None and remote.clock - pod.since > STARTS_S
+        ]
+        first = min(late, key=lambda pod: pod.name, default=None)
+        if first is None:
+            return pods
+        why = await self._trouble(remote, namespace, f"name={first.name}", but=gate)
+        told = replace(first, waits=f"{first.waits}: {why}") if why else first
+        return tuple(told if pod is first else pod for pod in pods)
 
     async def _pods(
         self, remote: Remote, workload: Workload, name: str, *, offset: int

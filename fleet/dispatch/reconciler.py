@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fleet.dispatch import record as records
 from fleet.dispatch.acting import reason_of
 from fleet.dispatch.acts import Hold, Meet, Open, Release, Remove, Renew, Resize
-from fleet.dispatch.decisions import decide, refused_before
+from fleet.dispatch.amiss import leaving, refused_before
+from fleet.dispatch.decisions import decide
 from fleet.dispatch.elastic import grows
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.looking import Seen
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fleet.dispatch.billing import Bill
     from fleet.dispatch.chronicle import Chronicle
     from fleet.dispatch.looking import Looker
+    from fleet.dispatch.openings import Openings
     from fleet.dispatch.record import Shard
     from fleet.dispatch.shape import Workload
     from fleet.dispatch.sight import Sight
@@ -96,6 +98,7 @@ class Reconciler:
         chronicle: Chronicle,
         bill: Bill,
         barred: Callable[[str, str, str], None],
+        openings: Openings,
         uid: Callable[[], str],
         now: Callable[[], float],
         timing: Timing,
@@ -108,6 +111,7 @@ class Reconciler:
         self._chronicle = chronicle
         self._bill = bill
         self._barred = barred
+        self._openings = openings
         self._uid = uid
         self._now = now
         self._timing = timing
@@ -324,6 +328,7 @@ class Reconciler:
             debts=seen.debts,
             disturbed=seen.disturbed,
             timing=self._timing,
+            elsewhere=self._openings.of(workload.uid),
         )
 
     async def _write(self, placement: Entry, record: Record) -> Entry:
@@ -461,8 +466,10 @@ class Reconciler:
         ask = workload.ask()
         poll_s = (_POLL_S if ask.lapses else _CALM_S).get(record.phase)
         waits = [decision.again_s, expires_s, poll_s]
-        wants = (record.waiting or grows(record, workload.obj, workload.nodes)) and not (
-            ask.suspended or ask.deleting
+        wants = not (ask.suspended or ask.deleting) and (
+            record.waiting
+            or grows(record, workload.obj, workload.nodes)
+            or (ask.moves and bool(leaving(record, self._now())))
         )
         return Outcome(
             again_s=min((each for each in waits if each is not None), default=None),

@@ -60,6 +60,10 @@ class Shard:
     """Of a shard whose cluster is silent: when its lease there is over at the latest."""
     refused_at: float | None = None
     """Of a shard whose cluster refuses what it needs: since when."""
+    amiss_at: float | None = None
+    """Of a shard that was committed, while pods of it do not run: since when."""
+    amiss: int = 0
+    """How many of them that are, for its `reason`."""
     cluster_uid: str = ""
     """Which cluster has it: a name can pass to another one. "" before anything is asked of it."""
     planned: tuple[tuple[str, Any], ...] = ()
@@ -385,9 +389,11 @@ _TIMES: Final = {
     "lostAt": "lost_at",
     "leasedUntil": "leased_until",
     "refusedAt": "refused_at",
+    "amissAt": "amiss_at",
 }
 _OURS: Final = frozenset({
-    "cluster", "clusterUid", "index", "generation", "state", "reason", "message", *_TIMES,
+    "cluster", "clusterUid", "index", "generation", "state", "reason", "message",
+    "amissPods", *_TIMES,
 })  # fmt: skip
 
 
@@ -403,6 +409,7 @@ def _read_shard(entry: Mapping[str, Any]) -> Shard:
         reason=entry.get("reason", ""),
         message=entry.get("message", ""),
         cluster_uid=entry.get("clusterUid", ""),
+        amiss=int(entry.get("amissPods", 0)),
         planned=tuple((key, value) for key, value in entry.items() if key not in _OURS),
         **{name: _moment(entry.get(field)) for field, name in _TIMES.items()},
     )
@@ -419,6 +426,7 @@ def _written_shard(shard: Shard) -> Object:
     _set(entry, "clusterUid", shard.cluster_uid or None)
     _set(entry, "reason", shard.reason or None)
     _set(entry, "message", shard.message or None)
+    _set(entry, "amissPods", shard.amiss or None)
     for field, name in _TIMES.items():
         moment = getattr(shard, name)
         _set(entry, field, None if moment is None else text_of(moment))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fleet.dispatch.marks import (
     COMPLETION_INDEX_ANNOTATION,
@@ -19,6 +19,13 @@ from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+_BEGINS: Final = ("ContainerCreating", "PodInitializing")
+_PULLS: Final = ("ErrImagePull", "ImagePullBackOff")
+_OFTEN_OTHERWISE: Final = ("CrashLoopBackOff", "ImagePullBackOff")
+"""Reasons whose message is another one with every attempt."""
 
 Object = dict[str, Any]
 Outcome = Literal["", "Complete", "Failed"]
@@ -40,6 +47,14 @@ class PodView:
     """Why the member has not put it on a node."""
     disrupted: bool = False
     """Whether the member took it away: evicted, preempted, its node lost."""
+    unschedulable: bool = False
+    """Whether its scheduler found no node for it."""
+    waits: str = ""
+    """Why it does not run: what its first container that waits says."""
+    begins: bool = False
+    """Whether that is what every pod says while it starts."""
+    since: float | None = None
+    """Since when it has no node, or is not ready on it, by the member's clock."""
     restarts: int = 0
     """How often its containers were started again in place."""
 
@@ -124,6 +139,18 @@ class Sight:
         """Whether the shard is known to be gone."""
         return self.reached and self.view is None
 
+    def silence(self) -> str:
+        """That its member says nothing of the shard, and why."""
+        return f"{self.cluster} {self.silent_because()}"
+
+    def silent_because(self) -> str:
+        """The same, of a member that was named."""
+        if not self.member:
+            return self.why or "is no member of the fleet any more"
+        if self.refused is not None:
+            return f"refuses the fleet: {self.refused.message}"
+        return "does not answer" + (f": {self.why}" if self.why else "")
+
     def left_s(self) -> float | None:
         """Seconds until the shard's deadline, by the member's clock; None while none runs."""
         view = self.view
@@ -178,6 +205,7 @@ def is_ours(obj: Mapping[str, Any], *, fleet: str, workload_uid: str, shard: str
 def pod_view(pod: Mapping[str, Any], *, offset: int = 0) -> PodView:
     """A Pod object as a value; `offset` is added to a local index where there is no global one."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    waits, begins = _waits(spec, status)
     return PodView(
         name=metadata["name"],
         rank=_rank(metadata.get("annotations") or {}, offset),
@@ -188,6 +216,10 @@ def pod_view(pod: Mapping[str, Any], *, offset: int = 0) -> PodView:
         deleting=bool(metadata.get("deletionTimestamp")),
         message=_unscheduled(status),
         disrupted=_is_disrupted(status),
+        unschedulable=_is_unschedulable(spec, status),
+        waits=waits,
+        begins=begins,
+        since=_since(spec, status),
         restarts=_restarts(status),
     )
 
@@ -205,6 +237,49 @@ def _unscheduled(status: Mapping[str, Any]) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return condition.get("message") or condition.get("reason") or ""
     return ""
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The condition, while it is False."""
+    return next(
+        (
+            each
+            for each in status.get("conditions") or ()
+            if each.get("type") == kind and each.get("status") == "False"
+        ),
+        {},
+    )
+
+
+def _is_unschedulable(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    return not spec.get("nodeName") and _condition(status, SCHEDULED).get("reason") == UNSCHEDULABLE
+
+
+def _waits(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, bool]:
+    """Why the pod does not run, and whether that is only its beginning. What differs from one
+    attempt to the next is left out."""
+    if not spec.get("nodeName"):
+        return _unscheduled(status), False
+    found = [
+        each["state"]["waiting"]
+        for field in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(field) or ()
+        if (each.get("state") or {}).get("waiting")
+    ]
+    for waiting in found:
+        reason, message = waiting.get("reason") or "", waiting.get("message") or ""
+        if reason in _BEGINS or not reason:
+            continue
+        if reason in _PULLS:
+            reason = _PULLS[-1]
+        told = message if message and reason not in _OFTEN_OTHERWISE else ""
+        return (f"{reason}: {told}" if told else reason), False
+    return (found[0].get("reason") or "", True) if found else ("", False)
+
+
+def _since(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
+    kind = "Ready" if spec.get("nodeName") else SCHEDULED
+    return moment(_condition(status, kind).get("lastTransitionTime"))
 
 
 def _is_disrupted(status: Mapping[str, Any]) -> bool:

@@ -76,6 +76,8 @@ class Situation:
     disturbed: bool = False
     """Whether a pod was seen to be taken away just now, whatever is seen of it."""
     timing: Timing = field(default_factory=Timing)
+    elsewhere: frozenset[str] = frozenset()
+    """Clusters whose part would find another place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.dispatch import elastic
+from fleet.dispatch import amiss, elastic
 from fleet.dispatch import record as records
 from fleet.dispatch.kinds import KINDS
 from fleet.dispatch.planning import Evict, OnLoan, Question, Refused, Retimed
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from fleet.dispatch.bars import Bars
     from fleet.dispatch.billing import Bill
     from fleet.dispatch.chronicle import Chronicle
+    from fleet.dispatch.openings import Openings
     from fleet.dispatch.planning import Answer, Answered, Planner, Said, Step
     from fleet.dispatch.reconciler import Key
-    from fleet.dispatch.record import Record
+    from fleet.dispatch.record import Record, Shard
     from fleet.dispatch.shape import Workload
     from fleet.store.entry import Entry
     from fleet.store.objects import ObjectStore
@@ -53,15 +54,20 @@ class Waiting:
         planner: Planner,
         bars: Bars,
         barred: Callable[[str], Mapping[str, str]],
+        openings: Openings,
+        found: Callable[[Key], None],
         chronicle: Chronicle,
         bill: Bill,
         now: Callable[[], float],
     ) -> None:
-        """`barred` says of a namespace which clusters do not take its work, and why."""
+        """`barred` says of a namespace which clusters do not take its work, and why; `found` is
+        told of a workload that there is an opening for."""
         self._store = store
         self._planner = planner
         self._bars = bars
         self._barred = barred
+        self._openings = openings
+        self._found = found
         self._chronicle = chronicle
         self._bill = bill
         self._now = now
@@ -148,7 +154,8 @@ class Waiting:
             return None
         known = self._known.get(key)
         if known is not None and known.of(entry, placement):
-            barred = self._bars_of(key.namespace, known.workload.uid)
+            bars = self._bars_of(key.namespace, known.workload.uid)
+            barred = {**bars, **amiss.barring(known.stuck)}
             if barred == known.question.barred:
                 return known
             return known._replace(question=replace(known.question, barred=barred))
@@ -157,24 +164,27 @@ class Waiting:
         before = records.read(stored.get("status") or {})
         ask = workload.ask()
         grows = elastic.grows(before, workload.obj, workload.nodes)
+        stuck = amiss.leaving(before, self._now()) if ask.moves and not grows else ()
         if (
             stored["spec"]["workload"]["uid"] != workload.uid
-            or not (before.waiting or grows)
+            or not (before.waiting or grows or stuck)
             or before.unfenced(self._now())
             or ask.suspended
             or ask.deleting
         ):
             return None
+        lost = frozenset(e.cluster for e in before.shards if e.state in ("Lost", "Evicted"))
+        barred = self._bars_of(key.namespace, workload.uid)
         question = Question(
             workload=workload.obj,
             placement=stored,
-            lost=frozenset(e.cluster for e in before.shards if e.state in ("Lost", "Evicted")),
-            barred=self._bars_of(key.namespace, workload.uid),
-            stays=grows or before.phase == "Lost",
+            lost=lost | amiss.taken_along(before, stuck) if stuck else lost,
+            barred={**barred, **amiss.barring(stuck)},
+            stays=grows or bool(stuck) or before.phase == "Lost",
             grows=grows,
             unsplittable=workload.unsplittable(),
         )
-        return _Waits(key, entry, workload, placement, before, question)
+        return _Waits(key, entry, workload, placement, before, question, stuck)
 
     def _bars_of(self, namespace: str, uid: str) -> Mapping[str, str]:
         return {**self._barred(namespace), **self._bars.of(uid)}
@@ -185,6 +195,8 @@ class Waiting:
             await self._change(step)
             return None
         waits = asked[step.question.workload["metadata"]["uid"]]
+        if waits.stuck:
+            return self._note_opening(waits, step)
         if isinstance(step, Refused):
             await self._refuse(waits.workload, waits.placement, waits.before, step.error)
             return None
@@ -200,6 +212,20 @@ class Waiting:
                 await self._tell(waits.workload.obj, answer.said)
             return None
         return answer.retry_after_s
+
+    def _note_opening(self, waits: _Waits, step: Answered | Refused) -> float | None:
+        """Of one that runs on as it is until there is another place for its pods without a node:
+        nothing is stored, since what it has there has to end first."""
+        if isinstance(step, Refused):
+            return None
+        told = records.read(step.answer.status)
+        ranks = sum(each.count for each in told.shards)
+        if step.answer.placed and amiss.is_better(waits.before, waits.stuck, ranks):
+            self.discard(waits.key)
+            clusters = frozenset(each.cluster for each in waits.stuck)
+            self._openings.put(waits.workload.uid, clusters)
+            self._found(waits.key)
+        return step.answer.retry_after_s
 
     async def _change(self, step: Evict | OnLoan | Retimed) -> None:
         """Write down what it is told; the reconciler ends it, or gives it notice."""
@@ -309,6 +335,8 @@ class _Waits(NamedTuple):
     placement: Entry
     before: Record
     question: Question
+    stuck: tuple[Shard, ...] = ()
+    """Of one that runs: parts whose pods have had no node for too long."""
 
     def of(self, entry: Entry, placement: Entry) -> bool:
         """Whether it was read off these. What it waits for by itself is over then, for good."""

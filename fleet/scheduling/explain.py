@@ -264,6 +264,8 @@ def _shard_row(shard: Mapping[str, Any], cost: Mapping[str, Any]) -> tuple[str, 
     told = state.lower()
     if since := shard.get(_SINCE.get(state, "")):
         told += f" {clock(since)}"
+    if state not in _OVER and (since := shard.get("amissAt")):
+        told += f", not whole since {clock(since)}"
     facts = [f"tier {shard.get('tier', 1)}"]
     if billing := shard.get("billing"):
         facts.append("own" if billing == "Owned" else _words(billing))

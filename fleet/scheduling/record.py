@@ -33,7 +33,8 @@ PLACED: Final = "Placed"
 COUNTED: Final = "QuotaReserved"
 _NOTES: Final = (
     "state", "reason", "message", "heldAt", "holdExpiresAt", "committedAt", "startedAt",
-    "finishedAt", "lostAt", "leasedUntil", "refusedAt", "clusterUid",
+    "finishedAt", "lostAt", "leasedUntil", "refusedAt", "clusterUid", "amissAt",
+    "amissPods",
 )  # fmt: skip
 # What every decision says anew; the rest of a status is `fleet.dispatch`'s and stays.
 _RUNNING: Final = ("shards", "usedClusters", "plane", "whySeveral", "overBudget", "cost")

@@ -28,6 +28,7 @@ from fleet.dispatch.bars import Bars
 from fleet.dispatch.chronicle import Chronicle
 from fleet.dispatch.leases import Leases, ShardKey
 from fleet.dispatch.looking import Looker
+from fleet.dispatch.openings import Openings
 from fleet.dispatch.planning import Answer, Answered
 from fleet.dispatch.premises import Premises
 from fleet.dispatch.reconciler import Key, Reconciler
@@ -391,11 +392,14 @@ class Member:
                 pod["spec"]["nodeName"] = "n1"
                 pod["status"] = {"phase": "Pending"}
             else:
-                message = f"0/1 nodes are available: {self.room} of {self.room} taken"
-                pod["status"] = {
-                    "phase": "Pending",
-                    "conditions": [{"type": "PodScheduled", "status": "False", "message": message}],
-                }
+                before = next(iter(pod["status"].get("conditions") or ()), {})
+                scheduled = {
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": f"0/1 nodes are available: {self.room} of {self.room} taken",
+                    "lastTransitionTime": before.get("lastTransitionTime")
+                    or records.text_of(self._clock.now),
+                }  # fmt: skip
+                pod["status"] = {"phase": "Pending", "conditions": [scheduled]}
             await self._change("pods", pod)
 
     async def _run(self, pod: Object) -> None:
@@ -637,6 +641,7 @@ class Fleet:
         assert events is not None
         leases = Leases(self.clock)
         self.bars = Bars(self.clock)
+        openings = Openings(self.clock)
         remotes: dict[str, Remote] = {}
 
         def remote(name: str) -> Remote | None:
@@ -671,6 +676,7 @@ class Fleet:
             chronicle=chronicle,
             bill=self.bills,
             barred=self.bars.put,
+            openings=openings,
             uid=self._uids,
             now=self.clock,
             timing=TIMING,
@@ -680,6 +686,8 @@ class Fleet:
             planner=self.decides(),
             bars=self.bars,
             barred=lambda namespace: {},
+            openings=openings,
+            found=lambda key: None,  # every round looks at everything
             chronicle=chronicle,
             bill=self.bills,
             now=self.clock,
