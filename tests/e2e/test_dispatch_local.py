@@ -402,3 +402,44 @@ def test_an_elastic_gang_starts_smaller_goes_on_without_a_member_and_grows_again
         (gate,) = [each["data"] for each in told["items"] if "FLEET_NODES" in each.get("data", {})]
         assert (gate["FLEET_NODES"], gate["PET_NNODES"]) == ("16", "4:20")
         assert stage.condition("Failed") is None
+
+
+def test_what_is_drained_is_told_and_moves_once_there_is_another_place(on_stage, kubectl):
+    with on_stage(leaseSeconds=10) as stage:
+        stage.submit(ranks=8)
+        stage.until(lambda: stage.phase == "Running")
+        (shard,) = stage.placement["shards"]
+        here = shard["cluster"]
+        (there,) = stage.members.keys() - {here}
+        path = "/api/v1/nodes"
+        nodes = {
+            name: [f"{each['metadata']['name']}.{name}" for each in door.get(path)["items"]]
+            for name, door in stage.members.items()
+        }
+
+        def run(*args: str) -> str:
+            code, out, err = kubectl()(stage.gateway.kubeconfig, *args)
+            assert code == 0, err
+            return str(out)
+
+        def told() -> dict[str, Any]:
+            (found,) = stage.placement["shards"]
+            return dict(found)
+
+        try:
+            run("cordon", *nodes[there])
+            run("drain", *nodes[here], "--force", "--ignore-daemonsets", "--timeout=60s")
+            stage.until(lambda: told().get("amissPods") == 8)
+            # Past its time, and there is no other place: it stays, and says so.
+            stage.until(lambda: "as soon as there is another place" in told()["message"])
+            assert "8 of 8 pods have no node: 0/2 nodes are available" in told()["message"]
+            assert stage.phase == "Running"
+            placed = stage.until(lambda: stage.condition("fleet.dev/Placed"))
+            assert placed["reason"] == "NoNode"
+            assert "NoNode" in run("-n", stage.namespace, "events", "--for", "job/train")
+            run("uncordon", *nodes[there])
+            stage.until(lambda: told()["cluster"] == there and stage.phase == "Running")
+            assert len(stage.bound(there)) == 8
+            assert stage.bound(here) == []
+        finally:
+            run("uncordon", *nodes[here], *nodes[there])

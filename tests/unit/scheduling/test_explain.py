@@ -123,6 +123,16 @@ def test_a_shard_says_what_is_the_matter_with_it():
     )
 
 
+def test_a_shard_that_runs_in_part_is_not_told_as_running_alone():
+    shard = {
+        "cluster": "a", "state": "Running", "startedAt": "2026-03-01T01:57:00Z",
+        "amissAt": "2026-03-01T02:01:00Z", "message": "4 of 8 pods have no node: no room",
+    }  # fmt: skip
+    (line,) = of_status(shards=[shard])[1:2]
+    assert "running 2026-03-01 01:57:00, not whole since 2026-03-01 02:01:00   tier 1" in line
+    assert line.endswith("4 of 8 pods have no node: no room")
+
+
 def cluster(name, *, ready="True", cordoned=False, since="2026-03-01T15:00:00Z"):
     return {
         "metadata": {"name": name},
