@@ -1,11 +1,12 @@
 """What is amiss with a shard that was committed: what its member refuses, and pods that do not run.
 
-Pods that lost their nodes – drained, taken away, their node gone – are made again by their member
-and may find no other. That is told at once; after the workload's lease another place is looked for,
-and only when there is one is the shard ended, so that nothing is ended for nothing. What keeps pods
-from starting on their nodes is the user's to mend: it is told, and nothing is moved for it. Times
-are the member's own, so that a gateway that starts anew has forgotten nothing. Pure; `decisions`
-ends the shard, `waiting` asks for the place.
+Pods that lost their nodes – drained, taken away, their node gone – are made again by their member,
+after many have gone late, and may find no other. That is told at once; after the workload's lease
+another place is looked for, and only when there is one is the shard ended, so that nothing is ended
+for nothing. What keeps pods from starting on their nodes is the user's to mend: it is told, and
+nothing is moved for it. Times are the member's own where it tells any, and stored, so that a
+gateway that starts anew has forgotten nothing. Pure; `decisions` ends the shard, `waiting` asks for
+the place.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ NOT_MADE: Final = "NotMade"
 NOT_STARTED: Final = "NotStarted"
 STARTS_S: Final = 60.0
 """How long a pod may take on its node before anything is said of it."""
+MADE_S: Final = 10.0
+"""How long none may stand in the place of a pod that is gone before anything is said of it."""
+_HOMELESS: Final = (NO_NODE, NOT_MADE)
 _SAME_S: Final = 2.0
 """Times that differ by less are the same, read off clocks of whole seconds."""
 _ANEW: Final = "; it is placed anew as soon as there is another place for it"
@@ -37,6 +41,8 @@ class _Found(NamedTuple):
     message: str
     pods: int
     since: float | None
+    passing: bool = False
+    """Whether it may be over in a moment, and is not said at once."""
 
 
 def noted(shard: Shard, sight: Sight, record: Record, now: float, *, moves: bool) -> Shard:
@@ -46,38 +52,59 @@ def noted(shard: Shard, sight: Sight, record: Record, now: float, *, moves: bool
     shard = replace(shard, refused_at=None)
     if not found:
         return replace(shard, reason="", message="", amiss_at=None, amiss=0)
-    first, before = found[0], shard.amiss_at if shard.reason == found[0].reason else None
-    since = first.since
-    if since is None:
-        since = now if before is None else before
-    elif before is not None and abs(before - since) <= _SAME_S:
-        since = before
+    since = _since(shard, found[0], now)
+    count = sum(each.pods for each in found if each.reason in _HOMELESS) or found[0].pods
+    shard = replace(shard, amiss_at=since, amiss=count)
+    if found[0].passing and now - since < MADE_S:
+        return replace(shard, reason="", message="")
     message = "; ".join(each.message for each in found)
-    shard = replace(
-        shard, reason=first.reason, message=message, amiss_at=float(int(since)), amiss=first.pods
-    )
+    shard = replace(shard, reason=found[0].reason, message=message)
     if moves and shard in leaving(record.with_shards([shard]), now):
         shard = replace(shard, message=message + _ANEW)
     return shard
+
+
+def _since(shard: Shard, first: _Found, now: float) -> float:
+    """Since when the spell lasts: one without nodes until every pod has one."""
+    before = shard.amiss_at
+    if before is not None and first.reason in _HOMELESS and shard.reason in ("", *_HOMELESS):
+        return before
+    if before is not None and shard.reason == first.reason and (
+        first.since is None or abs(before - first.since) <= _SAME_S
+    ):  # fmt: skip
+        return before
+    return float(int(now if first.since is None else first.since))
 
 
 def _found(shard: Shard, sight: Sight, now: float) -> Sequence[_Found]:
     """What is amiss, the gravest first."""
     pods = [pod for pod in sight.pods if not pod.deleting and pod.phase in ("Pending", "Running")]
     homeless = [pod for pod in pods if pod.unschedulable]
-    made = {pod.rank for pod in sight.pods if pod.rank is not None}
-    missing = shard.count - len(made) - sum(pod.rank is None for pod in sight.pods)
+    missing = _missing(shard, sight)
     stuck = [pod for pod in pods if _is_stuck(pod, shard, sight, now)]
     found = []
     if homeless:
         found.append(_told(NO_NODE, homeless, "no node", shard, sight, now))
-    if missing > 0 and sight.trouble:
-        of_all = _of_all(missing, shard)
-        told = f"{of_all} {'is' if missing == 1 else 'are'} not made: {sight.trouble}"
-        found.append(_Found(NOT_MADE, told, missing, None))
+    if missing > 0:
+        told = (
+            f"{_of_all(missing, shard)} {'is' if missing == 1 else 'are'} gone and not made again"
+        )
+        if sight.trouble:
+            told += f": {sight.trouble}"
+        found.append(_Found(NOT_MADE, told, missing, None, passing=True))
     if stuck:
         found.append(_told(NOT_STARTED, stuck, "not started", shard, sight, now))
     return found
+
+
+def _missing(shard: Shard, sight: Sight) -> int:
+    """Pods that have still to succeed and are not there, nor on their way out."""
+    left = [pod for pod in sight.pods if pod.phase != "Succeeded"]
+    ranks = {pod.rank for pod in left if pod.rank is not None}
+    done = sum(pod.phase == "Succeeded" for pod in sight.pods)
+    if sight.view is not None:
+        done = max(done, sight.view.succeeded)
+    return shard.count - done - len(ranks) - sum(pod.rank is None for pod in left)
 
 
 def _is_stuck(pod: PodView, shard: Shard, sight: Sight, now: float) -> bool:
@@ -115,17 +142,17 @@ def _here(moment: float | None, sight: Sight, now: float) -> float | None:
 
 
 def leaving(record: Record, now: float) -> tuple[Shard, ...]:
-    """Shards that have had pods without a node for longer than the lease: they are to be placed
-    anew where there is another place."""
+    """Shards whose pods have had no node, or were gone, for longer than the lease: they are to be
+    placed anew where there is another place."""
     if record.phase not in ("Committed", "Running") or record.preempted_for:
         return ()
     return tuple(each for each in record.shards if (at := due(each, record)) and now >= at)
 
 
 def due(shard: Shard, record: Record) -> float | None:
-    """When another place is looked for; None of a shard whose pods have their nodes. What an
+    """When another place is looked for; None of a shard that needs none. What an
     elastic workload was to grow by has a bound of its own."""
-    if not shard.live or shard.reason != NO_NODE or shard.lost_at is not None:
+    if not shard.live or shard.reason not in _HOMELESS or shard.lost_at is not None:
         return None
     if shard.amiss_at is None or elastic.enlarged(shard):
         return None
@@ -168,7 +195,7 @@ def without(record: Record, shards: Collection[Shard]) -> Record:
 
 def barring(shards: Collection[Shard]) -> Mapping[str, str]:
     """Why their clusters are not asked for their ranks."""
-    return {each.cluster: f"it has no node for its pods: {each.message}" for each in shards}
+    return {each.cluster: f"its pods do not run there: {each.message}" for each in shards}
 
 
 # -- what its member refuses

@@ -332,7 +332,7 @@ class _Pass:
         ):
             told = amiss.told_at_the_end(shard, record.lease_s)
             self.barred[shard.cluster] = told
-            return self._evict(record, shard, view, amiss.NO_NODE, told), False
+            return self._evict(record, shard, view, shard.reason, told), False
         return record, True
 
     def _silent(self, record: Record, shard: Shard, sight: Sight) -> Record:

@@ -155,7 +155,7 @@ def _say_placed(conditions: _Conditions, record: Record) -> None:
     elif record.phase in ("QuotaHeld", "Holding") and not goes_on(record):
         conditions.put(PLACED, "False", record.phase, "its parts are being held")
     elif not record.ended:
-        amiss = [each for each in record.shards if each.live and each.amiss_at is not None]
+        amiss = [each for each in record.shards if each.live and each.amiss and each.reason]
         reason = amiss[0].reason if amiss else record.phase
         told = [_where(record), *(f"in {each.cluster} {each.message}" for each in amiss)]
         conditions.put(PLACED, "True", reason, "; ".join(told))

@@ -123,9 +123,15 @@ def test_pods_that_are_not_made_are_told_with_what_the_member_says():
     sight = seen(EAST, pod(0), trouble="exceeded quota")
     found = amiss.noted(EAST, sight, RUNNING, NOW, moves=True)
     assert (found.reason, found.message) == (
-        NOT_MADE, "1 of 2 pods is not made: exceeded quota",
+        "", "",
     )  # fmt: skip
-    assert not amiss.noted(EAST, replace(sight, trouble=""), RUNNING, NOW, moves=True).reason
+    found = amiss.noted(found, sight, RUNNING, NOW + 11, moves=True)
+    assert (found.reason, found.amiss, found.amiss_at) == (NOT_MADE, 1, NOW)
+    assert found.message == "1 of 2 pods is gone and not made again: exceeded quota"
+    then = amiss.noted(found, seen(EAST, pod(0), pod(1, node="")), RUNNING, NOW + 20, moves=True)
+    assert (then.reason, then.amiss_at) == (NO_NODE, NOW)  # one spell
+    done = replace(sight, view=replace(sight.view, succeeded=1))
+    assert amiss.noted(EAST, done, RUNNING, NOW, moves=True) == EAST
 
 
 def test_times_are_the_members_by_the_gateways_clock():
@@ -190,14 +196,22 @@ def test_where_there_is_another_place_it_is_ended_and_barred():
         (pod(0), waiting(1, "ImagePullBackOff", ago=9_000)),
         (pod(0), waiting(1, "ContainerCreating", ago=9_000)),
         (pod(0), pod(1, node="", ago=9_000, reason="SchedulingGated")),
-        (pod(0),),
     ],
 )
 def test_nothing_is_moved_for_what_is_the_users(pods):
-    decision = decided(seen(EAST, *pods, trouble="no"), elsewhere=frozenset({"east"}))
+    decision = decided(seen(EAST, *pods), elsewhere=frozenset({"east"}))
     assert part(decision).state == "Running"
     assert part(decision).reason
     assert amiss.leaving(decision.record, NOW + 1e6) == ()
+
+
+def test_what_is_gone_and_not_made_again_is_moved_as_well():
+    """Where many pods are drained, their Job waits for minutes before it makes them again."""
+    since = replace(EAST, amiss_at=NOW - 301, amiss=2, reason=NOT_MADE)
+    before = RUNNING.with_shards([since])
+    assert part(decided(seen(EAST), record=before)).state == "Running"
+    decision = decided(seen(EAST), record=before, elsewhere=frozenset({"east"}))
+    assert (part(decision).state, part(decision).reason) == ("Evicted", NOT_MADE)
 
 
 def test_a_pod_of_the_fleet_is_told_and_stays():
