@@ -174,12 +174,12 @@ class Waiting:
         ):
             return None
         lost = frozenset(e.cluster for e in before.shards if e.state in ("Lost", "Evicted"))
-        barred = self._bars_of(key.namespace, workload.uid)
+        bars = self._bars_of(key.namespace, workload.uid)
         question = Question(
             workload=workload.obj,
             placement=stored,
             lost=lost | amiss.taken_along(before, stuck) if stuck else lost,
-            barred={**barred, **amiss.barring(stuck)},
+            barred={**bars, **amiss.barring(stuck)},
             stays=grows or bool(stuck) or before.phase == "Lost",
             grows=grows,
             unsplittable=workload.unsplittable(),
