@@ -6,8 +6,11 @@ import pytest
 
 from fleet.dispatch.amiss import NO_NODE
 from fleet.dispatch.jobs.fold import PLACED
+from fleet.gateway.placing import Placing
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.queue.rules import Rules
+from policies import PLACEMENT_POLICY
 
 EVENTS = builtin.resource(GroupVersionResource("", "v1", "events"))
 
@@ -149,3 +152,57 @@ async def test_a_part_is_told_once_a_spell(fleet):
     before = fleet.store.sequencer.current
     await fleet.wait(3)
     assert fleet.store.sequencer.current == before
+
+
+# -- with the planner of the product
+
+
+async def planned(fleet, **gang):
+    """East with room for four, west for two, north for none; Jobs are split."""
+    rules = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
+    fleet.decides = lambda: Placing(
+        fleet.store, fleet.books(), now=fleet.clock.datetime, clock=lambda: 0.0, lease_s=15.0,
+        rules=rules,
+    )  # fmt: skip
+    for name, room in (("east", 4), ("west", 2), ("north", 0)):
+        await fleet.join(name, room=room)
+    await fleet.restart()
+    obj = {
+        "apiVersion": "fleet.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "all", "namespace": "payments", "uid": "pp"},
+        "spec": {
+            "workloads": {},
+            "mode": "Split",
+            "gang": {"network": "None", "maxClusters": 3, **gang},
+        },
+    }
+    await fleet.store.create(PLACEMENT_POLICY.resource, obj)
+    await fleet.run_job(ranks=6)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+
+
+async def test_the_planner_finds_the_place_for_one_part_of_a_gang(fleet):
+    await planned(fleet)
+    assert fleet.placed() == {"east": (0, 4, "Running"), "west": (4, 2, "Running")}
+    await drain(fleet.members["east"], room=2)
+    await fleet.wait(40)
+    assert part(fleet).amiss == 2
+    assert fleet.placed()["east"] == (0, 4, "Running")
+    # East's own places do not count: they are held by the ranks that would have to move.
+    fleet.members["north"].room = 3
+    await fleet.wait(10)
+    assert fleet.placed()["east"] == (0, 4, "Running")
+    fleet.members["north"].room = 4
+    await fleet.until(lambda: fleet.placed().get("north") == (0, 4, "Running"))
+    await fleet.until(lambda: fleet.record().phase == "Running" and not fleet.record().owed)
+    assert fleet.placed() == {"north": (0, 4, "Running"), "west": (4, 2, "Running")}
+
+
+async def test_an_elastic_gang_goes_on_without_what_has_no_node(fleet):
+    await planned(fleet, min=2)
+    await drain(fleet.members["east"])
+    await fleet.until(lambda: fleet.placed() == {"west": (4, 2, "Running")})
+    assert (fleet.record().phase, fleet.record().reason) == ("Running", "ShardDropped")
+    fleet.members["east"].room = 4
+    await fleet.until(lambda: sorted(fleet.running()) == list(range(6)))
