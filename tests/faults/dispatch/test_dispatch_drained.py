@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.dispatch.amiss import NO_NODE
+from fleet.dispatch import record as records
+from fleet.dispatch.amiss import NO_NODE, NOT_STARTED
 from fleet.dispatch.jobs.fold import PLACED
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
@@ -152,6 +153,42 @@ async def test_a_part_is_told_once_a_spell(fleet):
     before = fleet.store.sequencer.current
     await fleet.wait(3)
     assert fleet.store.sequencer.current == before
+
+
+async def test_what_keeps_a_pod_from_starting_is_told_and_moves_nothing(fleet):
+    """A volume that is missing is told by Events alone; those of the gate are no trouble."""
+    await start(fleet)
+    fleet.members["north"].room = 9
+    east = fleet.members["east"]
+    east.alive = False
+    stuck = min(east.all("pods"), key=lambda pod: pod["metadata"]["name"])
+    since = records.text_of(fleet.clock.now)
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    stuck["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": since}],
+        "containerStatuses": [{"name": "main", "state": waiting}],
+    }
+    await east._change("pods", stuck)
+    about = {"kind": "Pod", "namespace": "payments", "name": stuck["metadata"]["name"]}
+    gate = f"{stuck['metadata']['labels']['fleet.dev/shard']}-gate"
+    for number, missing in enumerate(("settings", gate)):
+        event = {
+            "metadata": {"name": f"e{number}", "namespace": "payments"},
+            "involvedObject": about,
+            "type": "Warning",
+            "message": f'configmap "{missing}" not found',
+            "lastTimestamp": records.text_of(fleet.clock.now + number),
+        }
+        await east.put("events", event)
+    await fleet.wait(40)
+    assert part(fleet).reason == ""
+    await fleet.until(lambda: part(fleet).reason == NOT_STARTED)
+    told = 'ContainerCreating: configmap "settings" not found'
+    assert part(fleet).message == f"1 of 4 pods has not started: {told}"
+    await fleet.wait(40)
+    assert fleet.record().phase == "Running"
+    assert fleet.placed()["east"] == (0, 4, "Running")
 
 
 # -- with the planner of the product
