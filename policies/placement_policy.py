@@ -165,7 +165,7 @@ class Failover(Model):
     tolerate: Duration = setting(
         "5m",
         "How long a cluster may be silent until its share is placed anew: the lease. Pods may be "
-        "without a node there for as long; then the share is placed anew if there is another place.",
+        "without a node there for as long; then it is placed anew if there is another place.",
     )
     fencing: Literal["Confirmed", "Pod", "Controller"] = setting(
         "Controller",
