@@ -154,6 +154,24 @@ class Engine:
         apply(run.asked)
         return fits
 
+    def gives_way(self, uid: str, now: float) -> bool:
+        """Whether what a running gang has of a quota might go to others that wait for it, if it
+        waited too: they come before it, or it is not certain that they do not."""
+        state = self._state
+        run = state.runs.by_uid[uid]
+        root = state.root_name(run.item.quota)
+        apply(run.asked, -1)
+        mine = level(run.asked), True, -run.item.priority, run.item.sequence
+        before = any(
+            state.turn(line, run.item.quota, now) < mine
+            for node, waiting in state.lines.nodes.items()
+            if state.root_name(node) == root
+            for line in waiting.values()
+            if line.why is not None and line.why.reason == "Quota"
+        )
+        apply(run.asked)
+        return before
+
     def saved(self, uid: str, at: float | None) -> None:
         """When its last checkpoint was complete; None where nobody says."""
         if (run := self._state.runs.by_uid.get(uid)) is not None:

@@ -1,7 +1,7 @@
 """Running work back to the clusters it should have had: an earlier tier that has room again.
 
 Only where its policy says so (`clusters.returnAfter`), one after the other, and never while
-anything waits for room, or one that would come before it for quota. It is ended where it is and
+anything waits for room, or might get its quota. It is ended where it is and
 begins anew, so it has to gain by that: it is let be where it would be done before it is as far
 again, and each time that it was ended before it waits twice as long. Since when there was room is
 remembered here alone: it counts anew after a restart. Next step: `fleet.gateway.placing` has
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fleet.scheduling.decisions import Why
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.placement import Refusal
-    from fleet.scheduling.placer import Item
     from fleet.scheduling.planner import Asked
     from fleet.scheduling.queue.running import Run
 
@@ -122,14 +121,12 @@ class Returns:
         before, self._since, self._due = self._since, {}, {}
         if any(run.leaving_for == MARK for run in engine.running().values()):
             return None
-        waiting = [*engine.waiting()]
-        if any(_for_room(why, rooms.refusals.get(item.uid)) for item, why in waiting):
+        if any(_for_room(why, rooms.refusals.get(item.uid)) for item, why in engine.waiting()):
             return None
-        short = [item for item, why in waiting if why is not None and why.reason == "Quota"]
         found: Back | None = None
         in_order = sorted(away, key=lambda each: (each.started_s, each.uid))
         for each in in_order[:_AT_MOST]:
-            if _gains_nothing(each) or _gives_way(engine, each.uid, short):
+            if _gains_nothing(each) or engine.gives_way(each.uid, now_s):
                 continue
             plan = rooms.choose(each.asked, without=(each.uid,))
             if not isinstance(plan, Plan) or max(e.tier for e in plan.shards) >= each.tier:
@@ -156,20 +153,6 @@ def _for_room(why: Why | None, refusal: Refusal | None) -> bool:
     if why is None or why.reason in ("Behind", "Evicting"):
         return True
     return why.reason == "Capacity" and (refusal is None or refusal.awaits not in _OF_PRICES)
-
-
-def _gives_way(engine: Engine, uid: str, short: Iterable[Item]) -> bool:
-    """Whether some that are `short` of quota come before it once it waits itself: they may get
-    what it gives back."""
-    mine, tree = engine.running()[uid].whole, engine.book.tree
-    if mine.quota not in tree.nodes:
-        return False
-    nodes = {node.name for node in tree.path(mine.quota)}
-    return any(
-        (-item.priority, item.sequence) < (-mine.priority, mine.sequence)
-        and any(node.name in nodes for node in tree.path(item.quota))
-        for item in short
-    )
 
 
 def _gains_nothing(each: Away) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from fleet.scheduling.queue.lines import Line, Lines
 from fleet.scheduling.queue.marks import Mark, Marks
 from fleet.scheduling.queue.running import Run, Runs
-from fleet.scheduling.quota.book import Book, most_ever
+from fleet.scheduling.quota.book import Book, apply, level, most_ever
 
 if TYPE_CHECKING:
     from collections import deque
@@ -103,6 +103,18 @@ class State:
         late = item.latest_s is not None and item.latest_s <= now
         sequence = item.sequence - _BEFORE_ALL if late else item.sequence
         return not self.is_aged(item, now), -line.priority, sequence, item.uid
+
+    def turn(self, line: Line, node: str, now: float) -> tuple[int, bool, int, int]:
+        """When its turn is, next to what a node has. Of another node, that has less of what is
+        guaranteed to it perhaps."""
+        first = line.first
+        mark = self.root(line.node).marks.by_uid.get(first.uid)
+        held = mark.holding if mark is not None else ()
+        apply(held, -1)
+        height = level(line.asked)
+        apply(held)
+        sequence = first.sequence if line.node == node else -1
+        return height, not self.is_aged(first, now), -line.priority, sequence
 
     # Waking
 

@@ -1099,3 +1099,33 @@ def test_what_changed_while_it_waited_is_tried_as_it_is() -> None:
     assert case.step() == [], "what runs is left alone"
     case.engine.withdraw("w")
     assert case.used("a") == 8
+
+
+@pytest.mark.parametrize(
+    ("runs", "waiter", "waited_s", "gives"),
+    [
+        (4, ("a", 4, 0), 0, False),
+        (4, ("a", 4, -1), 0, False),
+        (4, ("a", 4, 1), 0, True),
+        (4, ("a", 4, -1), 7 * 3600, True),
+        (4, ("b", 4, 1), 0, False),  # that would borrow
+        (6, ("b", 4, -1), 0, True),  # that would have its own
+        (6, ("b", 6, 0), 0, True),
+    ],
+)
+def test_whether_what_runs_would_lose_its_quota_if_it_waited(runs, waiter, waited_s, gives):
+    """It is asked before work is moved: what gives way would be ended for nothing."""
+    case = Case(two(4, 4))
+    case.start("runs", "a", runs)
+    if runs == 4:
+        case.start("full", "b", 4)
+    quota, size, priority = waiter
+    case.submit("waits", quota, size, priority, preempts=False)
+    assert waits(case.step(1)) == {"waits": "Quota"}
+    case.step(waited_s)
+    before = case.engine.report()
+    assert case.engine.gives_way("runs", case.now) == gives
+    assert case.engine.report() == before
+    case.evict("runs")
+    first, *_ = admitted(case.step())
+    assert gives or first == "runs"

@@ -13,7 +13,6 @@ from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.planner import Fleet, asked_of
 from fleet.scheduling.queue.running import Run
 from fleet.scheduling.quota.book import Ask
-from fleet.scheduling.quota.tree import Tree
 from fleet.scheduling.returning import Returns, away_of, tier_of
 from fleet.scheduling.views import Views
 
@@ -62,17 +61,18 @@ class Engine:
 
     def __init__(self, away, *, waiting=(), leaving_for=""):
         uids = [each.uid for each in away]
-        whole = SimpleNamespace(quota="", priority=0, sequence=0)
-        self._running = {uid: SimpleNamespace(leaving_for="", whole=whole) for uid in uids}
+        self._running = {uid: SimpleNamespace(leaving_for="") for uid in uids}
         self._running["other"] = SimpleNamespace(leaving_for=leaving_for)
         self._waiting = [(SimpleNamespace(uid="waits"), why) for why in waiting]
-        self.book = SimpleNamespace(tree=Tree())
 
     def running(self):
         return self._running
 
     def waiting(self):
         return self._waiting
+
+    def gives_way(self, uid, now):
+        return False
 
 
 def due(returns, away, rooms, now_s, **engine):
