@@ -524,7 +524,8 @@ class _Pass:
         as it did."""
         broken = any(each.state in ("Lost", "Evicted") for each in record.shards)
         if elastic.goes_on(record) and not broken:
-            return record.with_phase("Running", self.now, reason=reason, message=message)
+            phase = elastic.at_work(record)
+            return record.with_phase(phase, self.now, reason=reason, message=message)
         if any(each.live or each.state == "Succeeded" for each in record.shards):
             return record.with_phase("Lost", self.now, reason=reason, message=message)
         return replace(record, shards=()).with_phase(

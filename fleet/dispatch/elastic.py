@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fleet.dispatch.record import Record, Shard
     from fleet.dispatch.sight import PodView, Sight
+    from policies.placement import Phase
 
 Object = dict[str, Any]
 
@@ -86,6 +87,12 @@ def finishes(record: Record, sights: Mapping[str, Sight]) -> bool:
 def enlarged(shard: Shard) -> bool:
     """Whether it is to have more ranks than those with which it ran."""
     return shard.state == "Committed" and shard.started_at is not None
+
+
+def at_work(record: Record) -> Phase:
+    """The phase of one to which nothing more is to come: parts of it may be on their way still."""
+    begins = any(each.state == "Committed" for each in record.shards)
+    return "Committed" if begins else "Running"
 
 
 def with_more(before: Record, after: Record) -> Record:
@@ -160,7 +167,7 @@ def fitted(record: Record, nodes: int, now: float) -> tuple[Record, tuple[Shard,
     if gone and smaller is record:
         smaller = replace(record, generation=record.generation + 1)
     message = f"resized from {record.most} to {nodes} ranks"
-    phase = "Running" if record.phase in ("QuotaHeld", "Holding") else record.phase
+    phase = at_work(record) if record.phase in ("QuotaHeld", "Holding") else record.phase
     after = replace(smaller, most=nodes).with_phase(phase, now, reason=RESIZED, message=message)
     return after, gone
 

@@ -216,6 +216,19 @@ def test_ranks_that_never_came_are_not_enough_to_go_on_with():
     assert not elastic.goes_on(late)
 
 
+@pytest.mark.parametrize("running", [4, 8])
+def test_a_part_that_is_made_larger_while_another_cannot_be_held_comes_to_its_end(running):
+    coming = shard("north", 8, 4, "Holding", generation=2, started_at=None, committed_at=None)
+    before = gang(LARGER, coming, phase="Holding", generation=2)
+    late = Sight("north", reached=True, clock=NOW, view=JobView("u", "1", size=4))
+    sight = seen(LARGER, running=running)
+    record = decided(before, sight, late, now=NOW + 61).record
+    for at in (62, 130, 200):
+        record = decided(record, sight, now=NOW + at).record
+    assert (record.phase, record.ranks) == ("Running", running)
+    assert [each.state for each in record.shards] == ["Running"]
+
+
 def test_at_its_end_it_has_the_ranks_that_ran():
     complete = seen(EAST, outcome="Complete", succeeded=4)
     after = decided(gang(LARGER, phase="Committed"), complete).record
