@@ -369,7 +369,8 @@ class Placing:
                 item = replace(asked.item, preempts=False, least=None)
                 wanted[uid] = Wanted(asked.asked, asked.wish, item)
         waiting = {uid: (each.asked, each.wish) for uid, each in self._asking.items()}
-        return found | seats(self.engine, self._picture(fleet, now), waiting, wanted)
+        picture, kept = self._picture(fleet, now), self._returning.kept
+        return found | seats(self.engine, picture, waiting, wanted, kept)
 
     def path_of(self, uid: str) -> str:
         """A workload as `namespace/kind/name`; its uid where it is not known."""

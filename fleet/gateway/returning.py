@@ -46,6 +46,8 @@ class Returning:
         self._engine = engine
         self._rooms = rooms
         self._returns = Returns()
+        self.kept: dict[str, Plan] = {}
+        """Where those go that are on their way back, as of the last round, by uid."""
 
     def decide(self, fleet: Fleet, now: datetime, barred: Barred) -> Evict | None:
         """After the engine's step of a round. `barred` says of a namespace and a uid which
@@ -62,6 +64,7 @@ class Returning:
     def keep_room(self, fleet: Fleet, now: datetime, barred: Barred) -> None:
         """Before the engine's step: nobody that comes after them takes the room of those that are
         on their way back, or they would be ended for nothing."""
+        self.kept.clear()
         for read in self._placements.going_back():
             self._keep_room(read, fleet, now, barred)
 
@@ -75,6 +78,7 @@ class Returning:
         plan = self._rooms.choose(asked) if asked is not None else None
         if isinstance(plan, Plan):
             self._rooms.reserve(read.uid, plan)
+            self.kept[read.uid] = plan
 
     def next_s(self) -> float | None:
         """When somebody is due, if nothing changes until then."""

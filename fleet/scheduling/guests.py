@@ -41,14 +41,18 @@ def seats(
     picture: Picture,
     waiting: Mapping[str, tuple[Asked, Wish]],
     guests: Mapping[str, Wanted],
+    kept: Mapping[str, Plan] = MappingProxyType({}),
 ) -> dict[str, Plan | Refusal | Why]:
-    """By uid, where each guest goes, or why it goes nowhere now."""
+    """By uid, where each guest goes, or why it goes nowhere now. `kept` is room that is kept for
+    others, by uid."""
     now_s = picture.now.timestamp()
     rooms = Rooms()
     asked = {**waiting, **{uid: (each.asked, each.wish) for uid, each in guests.items()}}
     rooms.begin(picture, asked)
     forked = engine.fork(rooms)
     rooms.begin(picture, asked)  # what runs is told by the picture already
+    for uid, plan in kept.items():
+        rooms.reserve(uid, plan)
     for each in guests.values():
         forked.submit(each.item, now_s)
     found: dict[str, Plan | Refusal | Why] = {}

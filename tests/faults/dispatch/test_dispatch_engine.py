@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.dispatch.planning import Evict
+from fleet.dispatch.planning import Evict, Question
 from fleet.errors import StoreError
 from fleet.gateway.placing import Placing
 from fleet.kube import builtin
 from fleet.kube.resources import GroupVersionResource
+from fleet.scheduling.plan import Refusal
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import RUN_TIME_ANNOTATION
@@ -555,6 +556,12 @@ async def test_room_to_go_back_to_is_kept_until_it_is_there(tiers, engines):
     await fleet.delete_job("first")
     await fleet.until(lambda: "preemptedFor" in status(fleet))
     fleet.members["cloud"].cut = True
+    metadata = {"name": "guest", "namespace": "payments", "uid": "guest"}
+    guest = {**fleet.job(), "metadata": metadata, "status": {}}
+    told = {"spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", **metadata}}}
+    await fleet.round()
+    found = engines[-1].seats([Question(guest, {**told, "metadata": metadata})])
+    assert isinstance(found["guest"], Refusal), "nor is it given to others to fill"
     await run(fleet, "late", 4)
     await fleet.until(lambda: runs_in(fleet, "train"), rounds=200)
     assert runs_in(fleet, "train") == ["own"]
