@@ -2,7 +2,8 @@
 
 The picture that plans are made of can be wrong for one workload – an affinity, a quota of the
 member's own – and would be wrong again at once. A bar falls when something in the cluster changes,
-or after a while that grows with each failure.
+or after a while that grows with each failure. Of what runs elsewhere more is asked: to end it for a
+cluster that would turn it out again loses work for nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _FIRST_S: Final = 30.0
 _LAST_S: Final = 600.0
+_NEVER_AGAIN: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,15 @@ class Bars:
             cluster: bar.why
             for (workload, cluster), bar in self._bars.items()
             if workload == uid and bar.up and bar.until > now
+        }
+
+    def lasting(self, uid: str) -> dict[str, str]:
+        """Why each cluster is none to end it for where it runs: nothing has changed there since it
+        was turned out, or it was turned out again all the same."""
+        return {
+            cluster: bar.why
+            for (workload, cluster), bar in self._bars.items()
+            if workload == uid and (bar.up or bar.failures >= _NEVER_AGAIN)
         }
 
     def next_s(self, uid: str) -> float | None:

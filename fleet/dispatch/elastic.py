@@ -143,6 +143,8 @@ def why_not(record: Record, nodes: int) -> str:
         return f"{nodes} ranks are not in whole units of {record.unit}"
     if nodes < record.least:
         return f"it runs with {record.least} ranks at least"
+    if not record.world:
+        return ""  # what is to come is cut once it runs
     left = sum(max(0, min(each.first + each.count, nodes) - each.first) for each in record.world)
     if left < record.least:
         return f"of those that run {left} are among the first {nodes}, and it needs {record.least}"

@@ -128,14 +128,15 @@ class Retimed:
 
 
 Barred = Callable[[str, str], Mapping[str, str]]
-"""By namespace and UID of a workload, which clusters do not take it, and why."""
+"""By namespace and UID of a workload that runs, for which clusters it is not ended, as they do not
+take it, and why."""
 
 Step = Answered | Refused | Evict | OnLoan | Retimed
 
 
 class Planner(Protocol):
     def round(self, questions: Sequence[Question], *, barred: Barred) -> AsyncIterator[Step]:
-        """Decide about all that wait, together, and about what runs; `barred` holds of that, too.
+        """Decide about all that wait, together, and about what runs, of which `barred` tells.
         What is told must be stored, or given up, before
         the next is asked for. What is not stored is decided anew in the next round."""
 

@@ -118,7 +118,7 @@ class Waiting:
         asked = {each.workload.uid: each for each in self._questions()}
         waits = [self._bars.next_s(uid) for uid in asked]
         questions = [each.question for each in asked.values()]
-        async for step in self._planner.round(questions, barred=self._bars_of):
+        async for step in self._planner.round(questions, barred=self._lasting_bars_of):
             try:
                 waits.append(await self._store_step(asked, step))
             except (Conflict, NotFound):
@@ -188,6 +188,10 @@ class Waiting:
 
     def _bars_of(self, namespace: str, uid: str) -> Mapping[str, str]:
         return {**self._barred(namespace), **self._bars.of(uid)}
+
+    def _lasting_bars_of(self, namespace: str, uid: str) -> Mapping[str, str]:
+        """Of what runs: which clusters it is not ended for."""
+        return {**self._barred(namespace), **self._bars.lasting(uid)}
 
     async def _store_step(self, asked: Mapping[str, _Waits], step: Step) -> float | None:
         """Returns when to ask again. Raises Conflict."""

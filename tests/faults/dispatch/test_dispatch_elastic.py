@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from fleet.dispatch.elastic import why_not
 from fleet.gateway.placing import Placing
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
@@ -489,6 +490,23 @@ async def test_its_user_makes_it_smaller_and_larger(elastic):
     await fleet.settle()
     assert (phase(fleet), charged(fleet), status(fleet)["ranks"]) == ("Running", 8, "8 of 8")
     assert world(fleet, "east")[1] == list(range(8))
+
+
+@pytest.mark.parametrize("count", [2, 6, 10])
+async def test_a_size_that_is_asked_for_while_it_is_held_is_what_runs(elastic, count):
+    fleet = elastic
+    await quota(fleet, 20)
+    for member in fleet.members.values():
+        member.room = 5
+    await fleet.run_job("train", 8)
+    await fleet.until(lambda: phase(fleet) == "Holding")
+    assert why_not(fleet.record(), count) == ""
+    await fleet.change_job("train", of_ranks(count))
+    runs = min(count, 8)
+    await fleet.until(lambda: len(fleet.running()) == runs and phase(fleet) == "Running")
+    await fleet.settle()
+    assert sorted(fleet.running()) == list(range(runs))
+    assert (charged(fleet), status(fleet)["ranks"]) == (runs, f"{runs} of {count}")
 
 
 @pytest.mark.parametrize("count", [5, 0])

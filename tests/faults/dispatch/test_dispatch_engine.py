@@ -437,6 +437,23 @@ async def test_a_cluster_that_does_not_take_the_work_is_no_room_to_go_back_to(
     assert runs_in(fleet, "train") == ["cloud"]
 
 
+async def test_work_is_ended_once_for_a_cluster_that_then_turns_it_out(tiers, engines, monkeypatch):
+    fleet = tiers
+    await burst(fleet)
+    await fleet.delete_job("first")
+    await fleet.until(lambda: not runs_in(fleet, "first"))
+
+    async def puts_none_on_nodes():
+        pass
+
+    monkeypatch.setattr(fleet.members["own"], "_schedule", puts_none_on_nodes)
+    await fleet.until(lambda: runs_in(fleet, "train") == [])
+    await fleet.until(lambda: runs_in(fleet, "train") == ["cloud"])
+    await fleet.wait(300)
+    assert runs_in(fleet, "train") == ["cloud"]
+    assert status(fleet)["preemptions"] == 1
+
+
 @pytest.mark.parametrize("operations", range(0, 30, 3))
 async def test_a_gateway_that_dies_while_work_goes_back_goes_on_with_it(
     tiers, engines, crash, operations

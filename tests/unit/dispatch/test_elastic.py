@@ -281,6 +281,15 @@ def test_why_it_cannot_be_of_a_size(nodes, why):
     assert elastic.why_not(gang(EAST, WEST), nodes) == why
 
 
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [(5, "5 ranks are not in whole units of 2"), (0, "it runs with 2 ranks at least"), (6, "")],
+)
+def test_one_of_which_nothing_runs_yet_can_be_of_any_size(nodes, why):
+    held = [replace(each, state="Holding", started_at=None) for each in (EAST, WEST)]
+    assert elastic.why_not(gang(*held, phase="Holding"), nodes) == why
+
+
 def test_one_that_lost_its_first_ranks_keeps_enough():
     record = gang(WEST)
     assert elastic.why_not(record, 4) == "of those that run 0 are among the first 4, and it needs 2"

@@ -80,6 +80,22 @@ def test_a_bar_falls_with_news_of_its_cluster_but_not_by_the_workload_itself(clo
     assert bars.next_s("u") == 60  # what failed before is remembered
 
 
+def test_a_cluster_that_turned_it_out_is_no_reason_to_end_it_elsewhere(clock):
+    bars = Bars(clock)
+    bars.put("u", "west", "why")
+    clock.now += 10_000
+    assert bars.of("u") == {}
+    assert bars.lasting("u") == {"west": "why"}
+    assert bars.lasting("other") == {}
+    bars.changed("west")
+    assert bars.lasting("u") == {}
+    bars.put("u", "west", "again")
+    bars.changed("west")
+    assert bars.lasting("u") == {"west": "again"}
+    bars.forget("u")
+    assert bars.lasting("u") == {}
+
+
 def test_bars_of_a_workload_go_with_it(clock):
     bars = Bars(clock)
     bars.put("u", "west", "why")
