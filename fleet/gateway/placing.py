@@ -291,6 +291,7 @@ class Placing:
             wanted,
             tree=quotas.tree,
             terms=quotas.terms,
+            kept=self._returning.kept,
         )
         placements, comparisons, later = {}, {}, {}
         for each in prospect.told:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from fleet.scheduling.decisions import OF_A_PLACE, Admit, Preempt
@@ -117,9 +118,10 @@ def foretell(
     *,
     tree: Tree,
     terms: Sequence[Terms],
+    kept: Mapping[str, Plan] = MappingProxyType({}),
 ) -> Prospect:
     """What would become of `wanted`, submitted in that order beside all that runs and waits, under
-    the quotas of `tree` and with loans by `terms`.
+    the quotas of `tree` and with loans by `terms`. `kept` is room that is kept for others, by uid.
 
     Of the first `ADVISED` that would wait, also what would let them start; leases are not renewed
     meanwhile.
@@ -132,6 +134,8 @@ def foretell(
         rooms.begin(picture, asked)
         forked = engine.fork(rooms)
         rooms.begin(picture, asked)  # what runs is told by the picture already
+        for uid, plan in kept.items():
+            rooms.reserve(uid, plan)
         spare = Spare(rooms, lambda donor: other.keys_of(donor), work_of=lambda q: other.work_of(q))
         other = desk.fork(forked, rooms, members=spare)
         other.change(tree, terms)

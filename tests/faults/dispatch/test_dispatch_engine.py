@@ -579,6 +579,8 @@ async def test_room_to_go_back_to_is_kept_until_it_is_there(tiers, engines):
     await fleet.round()
     found = engines[-1].seats([Question(guest, {**told, "metadata": metadata})])
     assert isinstance(found["guest"], Refusal), "nor is it given to others to fill"
+    foretold = engines[-1].foretell([Question(guest, {**told, "metadata": metadata})], [])
+    assert [each.verdict for each in foretold.prospect.told] == ["Waits"]
     await run(fleet, "late", 4)
     await fleet.until(lambda: runs_in(fleet, "train"), rounds=200)
     assert runs_in(fleet, "train") == ["own"]
