@@ -419,7 +419,8 @@ class _Pass:
         ask = self.s.ask
         states = [shard.state for shard in record.shards]
         queue = ask.completions is None and not ask.indexed
-        if states and (all(e == "Succeeded" for e in states) or (queue and "Succeeded" in states)):
+        missing = record.waiting or any(each != "Succeeded" for each in states)
+        if states and (not missing or (queue and "Succeeded" in states)):
             return self._end(record, "Succeeded")
         record, failures = self._charged(record)
         if failures > ask.backoff_limit:
@@ -515,7 +516,7 @@ class _Pass:
         coming = any(each.to_come for each in record.shards)
         if not (record.elastic and coming) or record.phase not in ("QuotaHeld", "Holding"):
             return record
-        if elastic.finishes(record, self.s.sights):
+        if elastic.goes_on(record) and elastic.finishes(record, self.s.sights):
             return self._release(record, reason="Finishing", message="its first ranks are done")
         return record
 

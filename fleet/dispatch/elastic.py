@@ -28,9 +28,9 @@ DROPPED: Final = "ShardDropped"
 
 
 def goes_on(record: Record) -> bool:
-    """Whether what runs of it is enough to go on with."""
-    running = sum(each.count for each in record.shards if each.live)
-    return record.least is not None and running >= record.least
+    """Whether what runs of it, or is done, is enough to go on with."""
+    left = sum(each.count for each in record.shards if each.live or each.state == "Succeeded")
+    return record.least is not None and left >= record.least
 
 
 def without(record: Record, broken: Collection[Shard], now: float) -> Record:

@@ -224,7 +224,7 @@ def _made_larger(
     for at, shard in enumerate(kept):
         mine = shard.interval(role.name)
         gap = next((each for each in missing if mine and each.first == mine.end), None)
-        if mine is None or gap is None or shard.cluster not in views:
+        if mine is None or gap is None or shard.done or shard.cluster not in views:
             continue
         others = tuple(each for each in kept if each is not shard)
         question = replace(

@@ -38,6 +38,8 @@ class Shard:
     once: int | None = 0
     within: tuple[str, ...] = ()
     """The blocks that it is bound to, of one that was placed before."""
+    done: bool = False
+    """Whether all of it has succeeded: what is missing beside it is none of its own."""
     by_role: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     """Pods of each role by block, the roles in the order in which they took their nodes."""
 

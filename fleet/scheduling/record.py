@@ -150,6 +150,7 @@ def _shards(status: PlacementStatus) -> tuple[Shard, ...]:
             per_hour=each.per_hour,
             once=each.data_cost,
             within=tuple(each.blocks),
+            done=each.state == "Succeeded",
         )
         for each in sorted(status.shards, key=lambda shard: shard.index)
     )

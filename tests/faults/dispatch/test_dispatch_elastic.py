@@ -492,6 +492,51 @@ async def test_its_user_makes_it_smaller_and_larger(elastic):
     assert world(fleet, "east")[1] == list(range(8))
 
 
+async def one_half_is_done_and_the_other_lost(fleet):
+    await two_halves(fleet)
+    east, west = fleet.members["east"], fleet.members["west"]
+    west.cut = True
+    for pod in east.all("pods"):
+        pod["status"]["phase"] = "Succeeded"
+        await east._change("pods", pod)
+    await fleet.until(lambda: fleet.record().owed or any(
+        each.state == "Lost" for each in fleet.record().shards
+    ))  # fmt: skip
+
+
+async def test_what_is_lost_once_the_rest_is_done_did_not_run(elastic):
+    fleet = elastic
+    await one_half_is_done_and_the_other_lost(fleet)
+    await fleet.until(lambda: phase(fleet) == "Succeeded")
+    job = fleet.job()["status"]
+    assert (job["succeeded"], job["completedIndexes"]) == (4, "0-3")
+    assert "4 of 8 ranks ran" in fleet.condition("Complete")["message"]
+    assert status(fleet)["ranks"] == "4 of 8"
+    fleet.members["west"].cut = False
+    await fleet.settle()
+    assert fleet.placed() == {"east": (0, 4, "Succeeded")}
+    assert fleet.running() == {}
+
+
+async def test_a_part_that_is_done_gets_no_ranks_of_one_that_is_lost(fleet, elastic):
+    await fleet.store.delete(
+        PLACEMENT_POLICY.resource, namespace="payments", name="all",
+        expected=fleet.store.get(PLACEMENT_POLICY.resource, "payments", "all").revision,
+    )  # fmt: skip
+    await policy(fleet, min=6, unit=2)
+    await one_half_is_done_and_the_other_lost(fleet)
+    await fleet.wait(30)
+    assert (phase(fleet), fleet.placed()["east"]) == ("Lost", (0, 4, "Succeeded"))
+    fleet.members["west"].cut = False
+    await fleet.until(lambda: sorted(fleet.running()) == [4, 5, 6, 7])
+    west = fleet.members["west"]
+    for pod in west.all("pods"):
+        pod["status"]["phase"] = "Succeeded"
+        await west._change("pods", pod)
+    await fleet.until(lambda: phase(fleet) == "Succeeded")
+    assert fleet.job()["status"]["completedIndexes"] == "0-7"
+
+
 @pytest.mark.parametrize("count", [2, 6, 10])
 async def test_a_size_that_is_asked_for_while_it_is_held_is_what_runs(elastic, count):
     fleet = elastic

@@ -500,3 +500,28 @@ async def test_what_dies_with_a_lost_member_uses_no_restart_budget(fleet):
     await fleet.settle()
     assert not fleet.condition("Failed")
     assert fleet.record().budget.charged == 0
+
+
+async def test_a_job_is_not_complete_while_what_was_lost_finds_no_place(fleet):
+    east, west = await fleet.join("east", room=4), await fleet.join("west", room=4)
+    await fleet.run_job("train", 8)
+    await fleet.until(lambda: fleet.record().phase == "Running")
+    west.cut = True
+    for pod in east.all("pods"):
+        pod["status"]["phase"] = "Succeeded"
+        await east._change("pods", pod)
+    await fleet.until(lambda: fleet.record().phase == "Lost")
+    fleet.planner.belief["west"] = 4
+    west.room, west.cut = 0, False
+    await fleet.until(lambda: fleet.record().phase == "Holding")
+    await fleet.until(lambda: fleet.record().phase == "Lost")
+    await fleet.settle()
+    assert fleet.condition("Complete") is None
+    west.room = 4
+    await fleet.until(lambda: sorted(fleet.running()) == [4, 5, 6, 7])
+    for pod in west.all("pods"):
+        pod["status"]["phase"] = "Succeeded"
+        await west._change("pods", pod)
+    await fleet.until(lambda: fleet.record().phase == "Succeeded")
+    job = fleet.job()["status"]
+    assert (job["succeeded"], job["completedIndexes"]) == (8, "0-7")

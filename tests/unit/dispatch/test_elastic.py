@@ -92,6 +92,18 @@ def test_with_too_few_left_it_is_lost_and_keeps_what_it_has():
     assert after.world == (EAST,)
 
 
+def test_what_is_done_counts_where_the_rest_is_lost():
+    done = replace(EAST, state="Succeeded")
+    after = decided(gang(done, WEST), silent("west", NOW - 6)).record
+    assert after.shards == (done,)
+    assert decided(after).record.phase == "Succeeded"
+    too_few = decided(gang(done, WEST, least=6), silent("west", NOW - 6)).record
+    assert (too_few.phase, [each.state for each in too_few.shards]) == (
+        "Lost",
+        ["Succeeded", "Lost"],
+    )
+
+
 def test_a_part_that_breaks_before_all_have_begun_does_not_end_the_rest():
     before = gang(
         replace(EAST, state="Committed", started_at=None), replace(WEST, state="Committed"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +39,14 @@ def test_it_becomes_larger_where_it_is_first(build):
     assert spread(grown) == {"a": (0, 8, 1)}
     assert grown.generation == 2
     assert grown.note == "made larger where it is: a to 8"
+
+
+def test_what_is_done_becomes_no_larger(build):
+    done = replace(shard("a", 0, 0, 4), done=True)
+    grown = asked(
+        plan_of(build.demand(8, SPLIT), done), [build.cluster("a", 8), build.cluster("b", 4)]
+    )
+    assert spread(grown) == {"a": (0, 4, 1), "b": (4, 4, 2)}
 
 
 @pytest.mark.parametrize(("more", "count"), [(1, None), (2, 6), (3, 6), (4, 8), (None, 8)])
