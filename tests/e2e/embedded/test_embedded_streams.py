@@ -95,7 +95,7 @@ async def test_an_exec_ends_with_its_client(api, session, pod, member):
             with open(f"/proc/{pid}/stat") as stat:  # noqa: ASYNC230, a file of the kernel's
                 if stat.read().rpartition(")")[2].split()[0] == "Z":
                     break
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # gone, before it was read or meanwhile
             break
         await asyncio.sleep(0.01)
 
