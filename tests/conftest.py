@@ -138,7 +138,17 @@ reads before it has made its streams (client-go tools/remotecommand)."""
 
 
 @pytest.fixture(scope="session")
-def kubectl(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Kubectls:
+def heard() -> Callable[[str], str]:
+    """What kubectl said on its standard error, without what it says now and then of itself."""
+    return lambda said: _TOO_EARLY.sub("", said)
+
+
+@pytest.fixture(scope="session")
+def kubectl(
+    binaries: dict[str, Path],
+    heard: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Kubectls:
     """kubectl by version, with a home of its own so that no user's settings or caches count."""
 
     def choose(version: str | None = None) -> Kubectl:
@@ -158,7 +168,7 @@ def kubectl(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
                 check=False,
                 env={"PATH": os.defpath, "HOME": str(home)},
             )
-            return Finished(done.returncode, done.stdout, _TOO_EARLY.sub("", done.stderr))
+            return Finished(done.returncode, done.stdout, heard(done.stderr))
 
         return run
 

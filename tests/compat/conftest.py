@@ -82,15 +82,23 @@ class Ended:
 class Kubectl:
     """One version of kubectl, connected to one API."""
 
-    def __init__(self, path: Path, home: Path, version: str, configs: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        home: Path,
+        version: str,
+        configs: Mapping[str, Path],
+        heard: Callable[[str], str],
+    ) -> None:
         self.version = version
+        self._heard = heard
         self._path, self._home, self._configs = path, home, configs
         self.kubeconfig = configs["fleet"]
         self._environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(home)}
 
     def at(self, name: str) -> Kubectl:
         """The same program connected to a member, past the gateway."""
-        other = Kubectl(self._path, self._home, self.version, self._configs)
+        other = Kubectl(self._path, self._home, self.version, self._configs, self._heard)
         other.kubeconfig = self._configs[name]
         return other
 
@@ -112,7 +120,7 @@ class Kubectl:
             env=self._environment
             | {"KUBE_EDITOR": editor, "KUBECTL_APPLYSET": str(applyset).lower()},
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return Ended(done.returncode, done.stdout, self._heard(done.stderr))
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
         """What it prints on stdout; it has to succeed."""
@@ -241,6 +249,7 @@ def kubectl(
     east: Any,
     west: Any,
     binaries: dict[str, Path],
+    heard: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Kubectl:
     """kubectl with a home of its own, so that no user's settings or caches count."""
@@ -251,7 +260,7 @@ def kubectl(
         "west": west.kubeconfig,
     }
     home = tmp_path_factory.mktemp(f"kubectl-{wanted.version}")
-    return Kubectl(binaries[f"kubectl-{wanted.version}"], home, request.param, configs)
+    return Kubectl(binaries[f"kubectl-{wanted.version}"], home, request.param, configs, heard)
 
 
 @pytest.fixture(scope="session")
