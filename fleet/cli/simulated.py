@@ -10,7 +10,7 @@ import click
 from fleet.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Object = dict[str, Any]
 
@@ -58,9 +58,14 @@ def show(told: Object) -> None:
 
 def compare(found: Sequence[tuple[str, Object]]) -> None:
     """Several outcomes side by side, with the change where there are two."""
+    side_by_side(found, _measures([told for _, told in found]))
+
+
+def side_by_side(found: Sequence[tuple[str, Object]], measures: Iterable[Measure]) -> None:
+    """A line for each measure that any outcome has."""
     two = len(found) == 2
     rows = [["", *(name.upper() for name, _ in found), *(["CHANGE"] if two else [])]]
-    for title, value, say in _measures([told for _, told in found]):
+    for title, value, say in measures:
         values = [value(told) for _, told in found]
         if all(each is None for each in values):
             continue
@@ -69,10 +74,10 @@ def compare(found: Sequence[tuple[str, Object]]) -> None:
     output.table(rows)
 
 
-_Measure = tuple[str, "Callable[[Object], float | None]", "Callable[[float], str]"]
+Measure = tuple[str, "Callable[[Object], float | None]", "Callable[[float], str]"]
 
 
-def _measures(all_told: Sequence[Object]) -> Iterator[_Measure]:
+def _measures(all_told: Sequence[Object]) -> Iterator[Measure]:
     def plain(value: float) -> str:
         return f"{value:g}"
 

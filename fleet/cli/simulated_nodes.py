@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fleet.cli import output
-from fleet.cli.simulated import change, clock_time
+from fleet.cli.simulated import clock_time, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from fleet.cli.simulated import Measure
 
 Object = dict[str, Any]
 
@@ -72,23 +74,12 @@ def _kind(each: Object, *, timed: bool) -> list[str]:
 
 def compare(found: Sequence[tuple[str, Object]]) -> None:
     """Several outcomes side by side, with the change where there are two."""
-    two = len(found) == 2
-    rows = [["", *(name.upper() for name, _ in found), *(["CHANGE"] if two else [])]]
-    for title, value, say in _measures([told for _, told in found]):
-        values = [value(told) for _, told in found]
-        if all(each is None for each in values):
-            continue
-        row = [title, *(_NONE if each is None else say(each) for each in values)]
-        rows.append([*row, *([change(*values)] if two else [])])
-    output.table(rows)
+    side_by_side(found, _measures([told for _, told in found]))
 
 
-_Measure = tuple[str, "Callable[[Object], float | None]", "Callable[[float], str]"]
-
-
-def _measures(all_told: Sequence[Object]) -> list[_Measure]:
+def _measures(all_told: Sequence[Object]) -> list[Measure]:
     timed = any(told["lastedSeconds"] > 0 for told in all_told)
-    found: list[_Measure] = [
+    found: list[Measure] = [
         ("nodes", lambda told: told["nodes"], _plain),
         ("GPUs", lambda told: told["gpus"], _plain),
         ("GPUs asked for", lambda told: told["gpusAskedFor"], _plain),
