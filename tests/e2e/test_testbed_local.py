@@ -182,6 +182,23 @@ def test_a_pod_does_not_wait_for_what_is_optional(run, space):
     run("-n", space, "wait", "job/short", "--for=condition=complete", WAIT)
 
 
+def test_a_pod_starts_also_where_that_it_waits_is_told_after_that_it_runs(run, space):
+    run("-n", space, "run", "late", "--image=any")
+    run("-n", space, "wait", "pod/late", "--for=condition=Ready", WAIT)
+    address = run("-n", space, "get", "pod/late", "-o", "jsonpath={.status.podIP}")
+
+    ready = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    waits = {"name": "late", "image": "any", "imageID": "", "ready": False, "restartCount": 0}
+    waits["state"] = {"waiting": {"reason": "ContainerCreating"}, "running": None}
+    late = {"phase": "Pending", "conditions": [ready], "containerStatuses": [waits]}
+    patch = json.dumps({"status": late})
+    run("-n", space, "patch", "pod/late", "--subresource=status", "-p", patch)
+
+    run("-n", space, "wait", "pod/late", "--for=condition=Ready", WAIT)
+    seen = "jsonpath={.status.phase} {.status.podIP}"
+    assert run("-n", space, "get", "pod/late", "-o", seen) == f"Running {address}"
+
+
 @pytest.fixture
 def pod(run, space) -> str:
     run("-n", space, "run", "web", "--image=any")
