@@ -6,6 +6,7 @@ its limit is one of work (`max_deterministic_time`), not of the clock.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,25 +42,34 @@ def cp_sat() -> Any:
 def solved_with(model: Any, limits: Limits) -> tuple[Any, Any]:
     """The status, and the solver that has the answer.
 
-    Asked again where it gave up with its limits hardly touched: on a busy machine CP-SAT was seen
-    to return from a model of a hundredth of a second with nothing done.
+    Asked again, of a copy and with another seed, where it gave up with its limits hardly touched:
+    on a busy machine CP-SAT was seen to return from a model of a hundredth of a second with nothing
+    done, and to do so again for the same model. Warns (RuntimeWarning) where that does not help.
     """
     cp = cp_sat()
-    for _ in range(_ATTEMPTS):
-        made = _solver(limits)
-        status = made.solve(model)
+    for attempt in range(_ATTEMPTS):
+        made = _solver(limits, seed=attempt)
+        status = made.solve(model.clone() if attempt else model)
         if status in (cp.OPTIMAL, cp.INFEASIBLE) or limits.time_limit_s is not None:
-            break
-        if made.response_proto.deterministic_time >= limits.work / 2:
-            break
+            return status, made
+        spent = made.response_proto.deterministic_time
+        if spent >= limits.work / 2:
+            return status, made
+    says = made.response_proto.solution_info or model.validate() or "nothing more"
+    warnings.warn(
+        f"CP-SAT gave up {_ATTEMPTS} times: {made.status_name(status)} after {spent:g} of "
+        f"{limits.work:g} units of work, {made.wall_time:.3f} s; it says {says}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
     return status, made
 
 
-def _solver(limits: Limits) -> Any:
+def _solver(limits: Limits, *, seed: int) -> Any:
     """A CpSolver that repeats itself."""
     made = cp_sat().CpSolver()
     parameters = made.parameters
-    parameters.random_seed = 0
+    parameters.random_seed = seed
     parameters.num_workers = limits.workers
     parameters.interleave_search = limits.workers > 1
     parameters.max_deterministic_time = limits.work
