@@ -52,7 +52,6 @@ from fleet.members.binding import bind
 from fleet.members.credentials import CredentialStore
 from fleet.members.roster import Members
 from fleet.scheduling import extension
-from fleet.scheduling.queue.rules import Rules
 from fleet.store.objects import ObjectStore
 from fleet.store.sequencer import Sequencer
 from fleet.store.sqlite import SqliteBackend
@@ -164,7 +163,6 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             fleet=fleet,
             timing=Timing(hold_limit_s=config.hold_s),
             lease_s=config.lease_s,
-            rules=Rules(restart_s=config.restart_s),
         )
         clusters = assembly.clusters(store)
         stack.callback(members.on_change(clusters.changed))

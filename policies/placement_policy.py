@@ -103,7 +103,9 @@ class Checkpoint(Model):
         "How often the workload saves its state: the most that counts as lost where nobody says by "
         "the annotation fleet.dev/checkpointed-at when that was.",
     )
-    restart: Duration = setting("5m", "How long it takes to go on from there.")
+    restart: Duration = setting(
+        "5m", "How long it takes to go on from there; an interruption costs that much besides."
+    )
 
 
 class Objective(Model):

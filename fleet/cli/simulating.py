@@ -102,13 +102,6 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     help="Stop after so long, e.g. 168h (default: when nothing more happens).",
 )
 @click.option(
-    "--restart",
-    metavar="DURATION",
-    callback=_duration,
-    help="What ending work for other work loses besides what it had not saved, as the gateway's "
-    "restartSeconds (default: 60s).",
-)
-@click.option(
     "-n", "--namespace", default="default", show_default=True,
     help="Namespace of objects that name none.",
 )  # fmt: skip
@@ -123,7 +116,6 @@ def simulate(
     removed: tuple[str, ...],
     start: datetime | None,
     until: int | None,
-    restart: int | None,
     namespace: str,
     node_policies: tuple[str, ...],
     fill: float | None,
@@ -155,7 +147,7 @@ def simulate(
     base += [source for file in files for source in _sources(file)]
     here = [*base, *(source for other in others for source in _sources(other))]
     if not from_gateway and simulating_nodes.are_tables(here):
-        if removed or start is not None or restart is not None:
+        if removed or start is not None:
             raise click.UsageError(
                 "Tables of nodes and pods have no clusters, and times of their own."
             )
@@ -174,7 +166,7 @@ def simulate(
     found = [
         (
             name,
-            _played(sources, start=start, until=until, restart=restart, namespace=namespace),
+            _played(sources, start=start, until=until, namespace=namespace),
         )
         for name, sources in variants
     ]
@@ -215,10 +207,8 @@ def _played(
     *,
     start: datetime | None,
     until: int | None,
-    restart: int | None,
     namespace: str,
 ) -> Object:
-    from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.simulation.course import play
     from fleet.scheduling.simulation.documents import documents_of
     from fleet.scheduling.simulation.outcome import outcome_of
@@ -226,9 +216,8 @@ def _played(
 
     documents = documents_of(sources, namespace=namespace)
     scenario = scenario_of(documents, start=start, unsplittable=_unsplittable)
-    rules = Rules() if restart is None else Rules(restart_s=restart / 1000)
     with _waiting() as tell:
-        return outcome_of(play(scenario, rules=rules, until_ms=until, tell=tell))
+        return outcome_of(play(scenario, until_ms=until, tell=tell))
 
 
 @contextmanager

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from fleet.members.member import Member
     from fleet.members.roster import Change, Members
     from fleet.scheduling.extension import Extensions
-    from fleet.scheduling.queue.rules import Rules
     from fleet.store.objects import Draft, ObjectStore
     from fleet.view.merged import Freshness
     from fleet.view.openapi import Publisher
@@ -197,7 +196,6 @@ class Assembly:
         fleet: str,
         timing: Timing,
         lease_s: float,
-        rules: Rules,
     ) -> Dispatch:
         """The controller that carries workloads out; `parts` are the `shards` given at the start,
         `fleet` the UID that marks what this fleet puts into members."""
@@ -208,7 +206,6 @@ class Assembly:
             now=self._now,
             clock=self._clock,
             lease_s=lease_s,
-            rules=rules,
             extensions=self._extensions,
             ceilings=bills.ceilings,
             rulebook=self._rulebook,

@@ -40,7 +40,6 @@ class Config:
     freshness_s: float = 1.0
     lease_s: float = 300.0
     hold_s: float = 120.0
-    restart_s: float = 60.0
     shutdown_grace_s: float = 10.0
     exec_plugins: bool | None = None
     multi_kueue_managers: tuple[str, ...] = ()
@@ -142,7 +141,6 @@ KEYS = (
     Key("freshnessSeconds", "freshness_s", _seconds(0.05)),
     Key("leaseSeconds", "lease_s", _seconds(5)),
     Key("holdSeconds", "hold_s", _seconds(1)),
-    Key("restartSeconds", "restart_s", _seconds(0)),
     Key("shutdownGraceSeconds", "shutdown_grace_s", _seconds(0)),
     Key("execPlugins", "exec_plugins", _switch),
     Key("multiKueueManagers", "multi_kueue_managers", _names),

@@ -409,17 +409,23 @@ class Placing:
             held = read.standing(now_s) if uid not in waiting else None
             if held is not None and read.wish is not None:
                 run_time_s = before_s = held.run_time_s
-                every_s, saved_s = None, saved.get(uid)
+                checkpoint, saved_s = None, saved.get(uid)
                 if read.expectation is not None:
                     run_time_s = read.expectation.seconds(policies, before_s=before_s)
-                    every_s = read.expectation.saves_every_s(policies)
+                    checkpoint = read.expectation.checkpoint(policies)
                     saved_s = newest_s([saved_s, read.expectation.saved_s], now=now_s)
                     if (read.expectation.saved_s or 0.0) > now_s:
                         self._to_come.add(uid)
                 if run_time_s != before_s:
                     self._retimed.append((uid, run_time_s))
                 item = self._item(uid, read, read.wish, fleet, run_time_s=run_time_s)
-                holding[uid] = Holds(replace(item, saves_every_s=every_s), held, saved_s)
+                if checkpoint is not None:
+                    item = replace(
+                        item,
+                        saves_every_s=checkpoint.every.total_seconds(),
+                        restart_s=checkpoint.restart.total_seconds(),
+                    )
+                holding[uid] = Holds(item, held, saved_s)
         self._count_others()
         untold = bring(self.engine, waiting, holding, now_s, among=among)
         self.desk.hold(

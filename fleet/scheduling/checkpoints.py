@@ -3,21 +3,26 @@
 Whoever saves says when the last checkpoint was complete, by an annotation of the workload or of any
 of its pods, while they run; the newest counts. A time that is still to come is not believed before
 it has come, and one that is none says nothing. Where nobody says anything, at most the interval of
-`objective.checkpoint` counts as lost. Next step: `queue.running` says what an eviction loses.
+`objective.checkpoint` counts as lost; starting again takes what that says, too. Next step:
+`queue.running` says what an eviction loses.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import Cause, Invalid
 from policies.placement import CHECKPOINTED_ANNOTATION
+from policies.placement_policy import Checkpoint
 from policies.scalars import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Object = dict[str, Any]
+
+USUAL_RESTART_S: Final = Checkpoint.model_validate({}).restart.total_seconds()
+"""Of work whose policy is not known: as of one that does not say."""
 
 
 def check_saved(obj: Object) -> None:

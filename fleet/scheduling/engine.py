@@ -399,4 +399,4 @@ class Engine:
 
 def _told_of(item: Item) -> tuple[object, ...]:
     """What may be another of work that runs."""
-    return item.priority, item.run_time_s, item.saves_every_s
+    return item.priority, item.run_time_s, item.saves_every_s, item.restart_s

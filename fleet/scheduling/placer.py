@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from fleet.scheduling.checkpoints import USUAL_RESTART_S
 from fleet.scheduling.requests import is_accelerator
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Item:
     saves_every_s: float | None = None
     """The most of its run time that an eviction loses, where nobody says what was saved; None: all
     of it."""
+    restart_s: float = USUAL_RESTART_S
+    """What an eviction loses besides: the time until it is where it was."""
     least: Mapping[Key, int] | None = None
     """The smallest size an elastic gang runs at; None: only all of it."""
     demand: object = None

@@ -298,6 +298,7 @@ def asked_of(
 def item_of(asked: Asked, wish: Wish, *, quota: str, sequence: int, preempts: bool) -> Item:
     """What waits, as the engine sees it. `quota` counts its namespace, `sequence` says who came
     first, `preempts` whether anything may be ended for it."""
+    checkpoint = asked.policy.spec.objective.checkpoint
     return Item(
         uid=asked.demand.workload.uid,
         quota=quota,
@@ -307,7 +308,8 @@ def item_of(asked: Asked, wish: Wish, *, quota: str, sequence: int, preempts: bo
         least=_least(asked.demand, wish),
         shape=asked.demand.workload.uid,
         run_time_s=asked.demand.run_time_s,
-        saves_every_s=asked.policy.spec.objective.checkpoint.every.total_seconds(),
+        saves_every_s=checkpoint.every.total_seconds(),
+        restart_s=checkpoint.restart.total_seconds(),
         generation=asked.generation,
         pods=sum(wish.pods.values()),
         latest_s=asked.latest_s,

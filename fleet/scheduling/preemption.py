@@ -40,7 +40,7 @@ class Victims:
     uids: tuple[str, ...]
     placed: Placed
     lost: float
-    """Size of each victim times the run time it loses."""
+    """Size of each victim times the time it loses."""
     reclaimed: int
     """Accelerators (pods, of work without) that are taken back from other nodes."""
 
@@ -80,8 +80,6 @@ class Preemptor:
     policy: Preemption
     now: float
     protected_until: Callable[[Run], float]
-    restart_s: float = 0
-    """What each victim loses beyond its work."""
     busy: Collection[str] = ()
     """Members in which somebody makes room already."""
     may_reclaim: int | None = None
@@ -221,7 +219,7 @@ def _candidates(
                 if later is None or until < later:
                     later, spared = until, run.item.uid
                 continue
-            lost = run.weight * (run.lost_s(who.now) + who.restart_s)
+            lost = run.weight * run.lost_s(who.now)
             reaches = not inside and not _borrows(who.asked, run.asked, keep=True)
             found.append(Candidate(run, not inside, lost, reaches))
     return found, later, spared

@@ -48,7 +48,7 @@ class Away:
     """How long there has to be room."""
     started_s: float
     lost_s: float
-    """How much of what it has done is lost by that."""
+    """How much time is lost by that."""
     ends_in_s: float | None
     """When it is done where it is, where that is known."""
 
@@ -157,10 +157,7 @@ def _for_room(why: Why | None, refusal: Refusal | None) -> bool:
 
 def _gains_nothing(each: Away) -> bool:
     """Whether it would be done where it is before it had come as far again in another place."""
-    if each.ends_in_s is None:
-        return False
-    restart = each.asked.demand.policy.objective.checkpoint.restart
-    return each.ends_in_s <= each.lost_s + restart.total_seconds()
+    return each.ends_in_s is not None and each.ends_in_s <= each.lost_s
 
 
 def _why(each: Away, plan: Plan, room_s: float) -> Object:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from fleet.scheduling.quota.tree import Key
     from fleet.scheduling.stock import PodKind
-    from policies.placement_policy import PlacementPolicySpec
+    from policies.placement_policy import Checkpoint, PlacementPolicySpec
 
 Object = dict[str, Any]
 
@@ -181,12 +181,12 @@ class Expectation:
         told = policy.objective.run_time
         return None if told is None else told.total_seconds()
 
-    def saves_every_s(
+    def checkpoint(
         self, policies: Mapping[tuple[str, str], PlacementPolicySpec]
-    ) -> float | None:
+    ) -> Checkpoint | None:
         """None where its policy is gone: then nobody knows."""
         policy = policies.get(self.policy)
-        return None if policy is None else policy.objective.checkpoint.every.total_seconds()
+        return None if policy is None else policy.objective.checkpoint
 
 
 def expectation_of(workload: Object, placement: Object) -> Expectation | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 _LONG_S = 1e6
-_AT_ONCE = Rules(patience_s=0, worth=None, restart_s=0)
+_AT_ONCE = Rules(patience_s=0, worth=None)
 """Evict whatever may go, at the cost of the work it loses."""
 
 
@@ -123,7 +123,7 @@ def decided(
         requests = total(times(dict(seat.amounts), 1) for seat in each.seats)
         item = Item(
             each.uid, "", 0, 0, {Key(name): amount for name, amount in requests.items()}, each.uid,
-            pods=len(each.seats),
+            pods=len(each.seats), restart_s=0.0,
         )  # fmt: skip
         placed = Placed(None, {name: {} for name in seats[each.uid]})
         engine.adopt(item, placed, _LONG_S - each.cost / item.pieces)

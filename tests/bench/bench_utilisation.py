@@ -87,8 +87,7 @@ def assumptions(load: Load) -> None:
         "declared as a round number above, up to 30 % more",
         "ending": f"checkpoints every {CHECKPOINT_S // 60} min; what is evicted leaves in "
         f"{GRACE_S} s and loses the work since, what is called back saves in {SAVE_S} s of "
-        f"its notice; starting again takes {RESTART_S} s, and the engine is told what both take "
-        f"({GRACE_S + RESTART_S} s)",
+        f"its notice; starting again takes {RESTART_S} s, as the work's policy says",
         "loans": f"term {TERM_S // HOUR_S} h, renewed while idle, notice {NOTICE_S // 60} min; "
         "serving keeps what it needs, what grew lately, and what it has in any one cluster",
         "nodes": "run serving or training at a time; gangs of 8 and more take whole nodes of one "

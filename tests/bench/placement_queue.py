@@ -30,7 +30,7 @@ from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Share, Tree
 
 GPU = Key("nvidia.com/gpu", "h200")
-EAGER = Rules(patience_s=0, restart_s=0)
+EAGER = Rules(patience_s=0)
 """As if starting again took no time and no wait were too short: evict wherever it pays."""
 
 

@@ -149,6 +149,7 @@ class Load:
                     requests={CPU: each.cpu_m},
                     shape=pods,
                     run_time_s=each.runs_ms / 1000,
+                    restart_s=0.0,
                     demand=pods.demand(uid),
                     pods=each.pods,
                 ),

@@ -27,7 +27,6 @@ from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Lend, Recall, Return, Settle
 from fleet.scheduling.lending.terms import Terms
 from fleet.scheduling.placer import Item
-from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Node, Share, Tree
 
 if TYPE_CHECKING:
@@ -247,7 +246,7 @@ class _Job:
         return Item(
             uid=gang.uid, quota=gang.team, priority=gang.priority, sequence=gang.sequence,
             requests={GPU: gang.size}, shape=gang.size, run_time_s=float(declared_s), demand=wish,
-            generation=self.generation,
+            generation=self.generation, restart_s=float(RESTART_S),
         )  # fmt: skip
 
 
@@ -261,7 +260,7 @@ class Week:
         self.machines = Machines(load.clusters)
         made = tree(load, way)
         self.guaranteed = made.shares[SERVING, GPU].guaranteed
-        self.engine = Engine(made, self.machines, rules=Rules(restart_s=GRACE_S + RESTART_S))
+        self.engine = Engine(made, self.machines)
         self.desk = None
         if way == "lending":
             self.desk = Desk(

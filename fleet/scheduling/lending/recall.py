@@ -24,8 +24,8 @@ class Borrowed:
     loan: Loan
     priority: int
     lost: float
-    """Size of the whole gang times the run time that is not saved: what it loses if nothing is
-    saved within the notice."""
+    """Size of the whole gang times the time that it loses if nothing is saved within the
+    notice."""
     leaves: bool = False
     """It was called back already, or goes for somebody else."""
 

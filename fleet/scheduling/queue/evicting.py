@@ -100,7 +100,6 @@ def _preemptor(
         policy,
         now,
         lambda run: _protected_until(state, run, now),
-        restart_s=rules.restart_s,
         busy=_busy_members(state),
         may_reclaim=_may_reclaim(state, item.quota, policy, now),
         most_lost=most_lost,

@@ -13,9 +13,6 @@ class Rules:
     """Nothing is evicted where more work is lost than this times what waiting costs: the
     preemptor's size times how long it would wait. Work without a known end is not waited for. None:
     whatever is lost."""
-    restart_s: float = 60
-    """What an eviction loses beyond the work since the last checkpoint: the time to leave, to start
-    again and to be where it was."""
     earmark_s: float = 600
     """How long what was freed for a preemptor is held for it."""
     aging_s: float = 6 * 3600

@@ -40,13 +40,14 @@ class Run:
         return None if run_time_s is None else self.started_s + run_time_s
 
     def lost_s(self, now: float) -> float:
-        """How much of its run time an eviction loses."""
+        """How much time an eviction loses: what it worked since it saved, and what it takes until
+        it is where it was."""
         since, most = self.started_s, self.item.saves_every_s
         if self.saved_s is not None:
             since = max(self.saved_s, since)
         elif most is not None:
             since = max(now - most, since)
-        return max(0.0, now - since)
+        return max(0.0, now - since) + self.item.restart_s
 
 
 @dataclass(slots=True)
@@ -79,12 +80,15 @@ class Runs:
             del ends[bisect_left(ends, (ends_s, run.item.uid))]
 
     def change(self, run: Run, item: Item, root: str) -> None:
-        """Have a run be of the priority and for the time that `item` says."""
-        priority, run_time_s, every_s = item.priority, item.run_time_s, item.saves_every_s
+        """Have a run be of the priority and for the time that `item` says, and lose as much."""
         self._unmark(run, root)
         for name in ("item", "whole"):
             changed = replace(
-                getattr(run, name), priority=priority, run_time_s=run_time_s, saves_every_s=every_s
+                getattr(run, name),
+                priority=item.priority,
+                run_time_s=item.run_time_s,
+                saves_every_s=item.saves_every_s,
+                restart_s=item.restart_s,
             )
             setattr(run, name, changed)
         self._mark(run, root)

@@ -196,7 +196,7 @@ async def test_what_keeps_a_pod_from_starting_is_told_and_moves_nothing(fleet):
 
 async def planned(fleet, **gang):
     """East with room for four, west for two, north for none; Jobs are split."""
-    rules = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
+    rules = Rules(worth=None, patience_s=0, damping_s=0)
     fleet.decides = lambda: Placing(
         fleet.store, fleet.books(), now=fleet.clock.datetime, clock=lambda: 0.0, lease_s=15.0,
         rules=rules,

@@ -15,7 +15,7 @@ from fleet.gateway.placing import Placing
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 
-EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
+EAGER = Rules(worth=None, patience_s=0, damping_s=0)
 
 
 @pytest.fixture

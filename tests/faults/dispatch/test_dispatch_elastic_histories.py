@@ -33,7 +33,7 @@ class History:
     def planner(self):
         made = Placing(
             self.fleet.store, self.fleet.books(), now=self.fleet.clock.datetime, clock=lambda: 0.0,
-            lease_s=15.0, rules=Rules(worth=None, patience_s=0, restart_s=0, damping_s=0),
+            lease_s=15.0, rules=Rules(worth=None, patience_s=0, damping_s=0),
         )  # fmt: skip
         self.engine = made.engine
         return made

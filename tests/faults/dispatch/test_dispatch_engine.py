@@ -18,7 +18,7 @@ from policies import FLEET_QUOTA, PLACEMENT, PLACEMENT_POLICY
 from policies.placement import RUN_TIME_ANNOTATION
 
 EVENTS = builtin.resource(GroupVersionResource("", "v1", "events"))
-EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
+EAGER = Rules(worth=None, patience_s=0, damping_s=0)
 """Evict whenever it is allowed."""
 
 

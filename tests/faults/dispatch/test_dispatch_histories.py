@@ -18,7 +18,7 @@ from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, PLACEMENT_POLICY
 
 QUOTA = 10
-EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=5, aging_s=120)
+EAGER = Rules(worth=None, patience_s=0, damping_s=5, aging_s=120)
 
 
 class History:

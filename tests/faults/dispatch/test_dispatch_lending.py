@@ -24,7 +24,7 @@ from fleet.scheduling.clusters import Cluster
 from fleet.scheduling.queue.rules import Rules
 from policies import FLEET_QUOTA, LENDING_POLICY, PLACEMENT, PLACEMENT_POLICY
 
-EAGER = Rules(worth=None, patience_s=0, restart_s=0, damping_s=0)
+EAGER = Rules(worth=None, patience_s=0, damping_s=0)
 NAMESPACES = builtin.resource(GroupVersionResource("", "v1", "namespaces"))
 PODS = builtin.resource(GroupVersionResource("", "v1", "pods"))
 NOTICE_S = 10

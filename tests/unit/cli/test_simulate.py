@@ -88,16 +88,20 @@ value: 10
 """
 
 
-@pytest.mark.parametrize(("restart", "evictions"), [((), 1), (("--restart", "3h"), 0)])
+@pytest.mark.parametrize(("restart", "evictions"), [("5m", 1), ("3h", 0)])
 def test_what_starting_again_takes_decides_who_is_ended(
-    folder: Path, restart: tuple[str, ...], evictions: int
+    folder: Path, restart: str, evictions: int
 ) -> None:
-    (folder / "urgent.yaml").write_text(URGENT)
+    rules = {
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "PlacementPolicy", "metadata": {"name": "p"},
+        "spec": {"workloads": {}, "objective": {"checkpoint": {"restart": restart}}},
+    }  # fmt: skip
+    (folder / "urgent.yaml").write_text(URGENT + "---\n" + yaml.safe_dump(rules))
     (folder / "work.csv").write_text(
         "name,arrives,runs,nvidia.com/gpu,priorityClass\nlong,0s,2h,8,\nfix,1m,1m,8,urgent\n"
     )
     files = [f"-f{folder / name}" for name in ("fleet.yaml", "urgent.yaml", "work.csv")]
-    assert told(*files, *restart)["evictions"]["times"] == evictions
+    assert told(*files)["evictions"]["times"] == evictions
 
 
 def test_standard_input_and_a_cluster_less(folder: Path) -> None:

@@ -104,7 +104,6 @@ def test_filled_until_so_much_was_asked_for(folder: Path) -> None:
         (("--fill", "100", "--until", "1h"), 2, "Nothing passes with --fill"),
         (("--remove-cluster", "a"), 2, "Tables of nodes and pods have no clusters"),
         (("--start", "2026-11-29T06:00:00Z"), 2, "Tables of nodes and pods have no clusters"),
-        (("--restart", "1m"), 2, "Tables of nodes and pods have no clusters"),
         (("--node-policy", "Best"), 2, "'Best' is not one of 'fgd'"),
         (("-f", "{}/fleet.yaml"), 1, "fleet.yaml cannot be played with it"),
         (("-f", "{}/broken.csv.gz"), 1, "broken.csv.gz cannot be read"),

@@ -489,6 +489,34 @@ async def test_a_restart_forgets_neither_what_was_taken_back_nor_how_long_work_r
     assert status["takenBack"] == [{"at": "2026-11-29T00:01:32Z", "amount": 1}]
 
 
+@pytest.mark.parametrize("quick", ["a", "b"])
+async def test_who_starts_again_sooner_goes_as_the_policies_say_by_then(teams, quick):
+    """Each loses what its own policy says, also where that changes while it runs."""
+    clock = [NOW]
+    asks = Placing(
+        teams, Books(east=8), now=lambda: clock[0], clock=lambda: 0.0, lease_s=15.0
+    )  # fmt: skip
+    for name in ("a", "b"):
+        spec = policy(workloads={"matchLabels": {"app": name}})
+        spec["metadata"] |= {"name": name, "namespace": "risk", "uid": f"policy-{name}"}
+        await teams.create(PLACEMENT_POLICY.resource, spec)
+        metadata = {"namespace": "risk", "labels": {"app": name}}
+        await start(teams, asks, job(name, 2, metadata=metadata))
+    clock[0] += timedelta(hours=1)
+    for _ in range(2):
+        for name in ("a", "b"):
+            present = teams.get(PLACEMENT_POLICY.resource, "risk", name)
+            obj = present.parse()
+            obj["spec"]["objective"] = {"checkpoint": {"restart": "1m" if name == quick else "9m"}}
+            await teams.update(PLACEMENT_POLICY.resource, obj, expected=present.revision)
+        async for _ in asks.round([]):
+            pass
+        outlook = asks.foretell([wanted(job("mine", ranks=2))], ())
+        (told,) = outlook.prospect.told
+        assert [outlook.name(uid) for uid in told.victims] == [f"job risk/{quick}"]
+        quick = "b" if quick == "a" else "a"
+
+
 # -- what would be
 
 
@@ -499,7 +527,8 @@ async def start(store: ObjectStore, asks: Placing, obj: dict[str, Any]) -> None:
         namespace = question.placement["metadata"]["namespace"]
         entry = store.get(PLACEMENT.resource, namespace, question.placement["metadata"]["name"])
         begun = {"phase": "QuotaHeld", "phaseSince": "2026-11-29T00:00:00Z"}
-        made = {**question.placement, "status": {**step.answer.status, **begun}}
+        status = {**step.answer.status, **begun}
+        made = {**question.placement, "spec": step.answer.spec, "status": status}
         await store.update(PLACEMENT.resource, made, expected=entry.revision)
     async for _ in asks.round([]):
         pass

@@ -37,7 +37,7 @@ JOBS = builtin.resource(GroupVersionResource("batch", "v1", "jobs"))
 NAMESPACES = builtin.resource(GroupVersionResource("", "v1", "namespaces"))
 TEAMS = ("a", "b")
 NODES, DEVICES = 2, 4
-RULES = Rules(patience_s=20, restart_s=5, earmark_s=60, aging_s=300, damping_s=15)
+RULES = Rules(patience_s=20, earmark_s=60, aging_s=300, damping_s=15)
 
 
 def ready(name: str) -> Object:
@@ -393,6 +393,7 @@ def policy(team: str, form: int) -> Object:
             for name, after in (("east", "0s"), ("west", "40s"), ("north", "2m"))
         ]
         spec["clusters"] = {"tiers": tiers}
+    spec["objective"] = {"checkpoint": {"restart": "40s" if form == 1 else "5s"}}
     return {
         "apiVersion": "fleet.dev/v1alpha1",
         "kind": "PlacementPolicy",

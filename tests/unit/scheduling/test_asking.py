@@ -15,7 +15,7 @@ from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 
 GPU = Key("gpu")
-RULES = Rules(patience_s=10, restart_s=5, damping_s=20)
+RULES = Rules(patience_s=10, damping_s=20)
 
 
 def some_tree(choose: random.Random) -> Tree:
@@ -37,6 +37,7 @@ def some_item(choose: random.Random, number: int, *, priority: int | None = None
         {GPU: choose.randint(1, 9)},
         f"gang-{number:02}",
         run_time_s=choose.choice((None, 30.0, 400.0)),
+        restart_s=choose.choice((0.0, 5.0, 60.0)),
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.scheduling.accounts import NodeAccounts
-from fleet.scheduling.checkpoints import newest_s, not_come, saved_s
+from fleet.scheduling.checkpoints import USUAL_RESTART_S, newest_s, not_come, saved_s
 from fleet.scheduling.decisions import Preempt
 from fleet.scheduling.engine import Engine
 from fleet.scheduling.keeping import Holds, bring
@@ -20,9 +20,10 @@ from fleet.scheduling.lending.desk import Desk
 from fleet.scheduling.lending.loans import Recall
 from fleet.scheduling.lending.terms import Terms
 from fleet.scheduling.placer import Item, Placed
+from fleet.scheduling.planner import Fleet, asked_of, item_of
 from fleet.scheduling.queue.rules import Rules
 from fleet.scheduling.quota.tree import Key, Node, Share, Tree
-from fleet.scheduling.standing import Standing, expectation_of
+from fleet.scheduling.standing import Standing, expectation_of, wish_of
 
 GPU = Key("nvidia.com/gpu")
 HOUR = 3600.0
@@ -131,24 +132,29 @@ def item(uid: str, *, size: int = 4, **more: Any) -> Item:
     ],
     ids=["unknown", "by policy", "younger", "said", "just now", "of an earlier run"],
 )
-def test_what_an_eviction_loses(every_s, saved, lost) -> None:
+@pytest.mark.parametrize("restart_s", [0.0, 90.0])
+def test_what_an_eviction_loses(every_s, saved, lost, restart_s) -> None:
     engine = Engine(Tree(), Anywhere())
-    work = item("w", saves_every_s=every_s)
+    work = item("w", saves_every_s=every_s, restart_s=restart_s)
     bring(engine, {}, {"w": Holds(work, held(work, since=HOUR), saved)}, 6 * HOUR)
-    assert engine.running()["w"].lost_s(6 * HOUR) == lost
+    assert engine.running()["w"].lost_s(6 * HOUR) == lost + restart_s
 
 
 def held(work: Item, *, since: float = 0.0) -> Standing:
     return Standing(work.requests, {"east": work.requests}, started_s=since)
 
 
-def test_what_is_said_and_how_often_it_saves_may_change_while_it_runs() -> None:
+def test_what_is_said_and_what_its_policy_lets_expect_may_change_while_it_runs() -> None:
     engine = Engine(Tree(), Anywhere())
-    for every_s, saved, lost in ((None, None, 9), (2 * HOUR, None, 2), (HOUR, 8 * HOUR, 1),
-                                 (HOUR, None, 1), (None, None, 9)):  # fmt: skip
-        work = item("w", saves_every_s=every_s)
+    for every_s, saved, restart_s, lost in (
+        (None, None, 0, 9 * HOUR), (2 * HOUR, None, 0, 2 * HOUR), (HOUR, 8 * HOUR, 0, HOUR),
+        (HOUR, None, 0, HOUR), (HOUR, None, 60, HOUR + 60), (None, None, 0, 9 * HOUR),
+    ):  # fmt: skip
+        work = item("w", saves_every_s=every_s, restart_s=restart_s)
         bring(engine, {}, {"w": Holds(work, held(work), saved)}, 9 * HOUR)
-        assert engine.running()["w"].lost_s(9 * HOUR) == lost * HOUR
+        assert engine.running()["w"].lost_s(9 * HOUR) == lost
+    engine.evicted("w", 9 * HOUR)
+    assert engine.waits("w").restart_s == 0
 
 
 def test_a_workload_that_nobody_knows_the_policy_of_saves_nothing_that_is_known(build) -> None:
@@ -156,10 +162,43 @@ def test_a_workload_that_nobody_knows_the_policy_of_saves_nothing_that_is_known(
     job["metadata"]["annotations"] = {"fleet.dev/checkpointed-at": "2026-11-29T06:00:00Z"}
     found = expectation_of(job, {"spec": {"policy": {"namespace": "default", "name": "gang"}}})
     assert found.saved_s == AT
-    every = build.policy({"objective": {"checkpoint": {"every": "10m"}}}).spec
-    assert found.saves_every_s({("default", "gang"): every}) == 600.0
-    assert found.saves_every_s({("default", "gang"): build.policy({}).spec}) == 1800.0, "as written"
-    assert found.saves_every_s({}) is None
+    spec = build.policy({"objective": {"checkpoint": {"every": "10m"}}}).spec
+    assert found.checkpoint({("default", "gang"): spec}) == spec.objective.checkpoint
+    assert found.checkpoint({}) is None
+
+
+def test_what_a_policy_says_of_checkpoints_is_what_its_work_loses(build) -> None:
+    """What says nothing loses as much as what has no policy that is known, but for its work."""
+    for said, every_s, restart_s in (
+        ({"every": "10m", "restart": "90s"}, 600.0, 90.0),
+        ({}, 1800.0, USUAL_RESTART_S),
+    ):
+        rules = build.policy({"workloads": {}, "objective": {"checkpoint": said}})
+        job = build.job(1)
+        asked = asked_of(job, None, Fleet((), (rules,)), now=build.now)
+        found = item_of(asked, wish_of(job), quota="team", sequence=0, preempts=True)
+        assert (found.saves_every_s, found.restart_s) == (every_s, restart_s)
+    assert item("w").restart_s == USUAL_RESTART_S
+
+
+@pytest.mark.parametrize(("restart_s", "goes"), [(10 * 60.0, True), (3 * HOUR, False)])
+def test_what_takes_longer_to_start_again_than_others_would_wait_stays(restart_s, goes) -> None:
+    engine = Engine(Tree.of([Node("team", "", {GPU: Share(4)})]), Anywhere())
+    work = item("w", run_time_s=2 * HOUR, restart_s=restart_s)
+    bring(engine, {}, {"w": Holds(work, held(work), HOUR / 2)}, HOUR / 2)
+    engine.submit(item("urgent", priority=5), HOUR / 2)
+    assert any(isinstance(e, Preempt) for e in engine.step(HOUR / 2)) is goes
+
+
+@pytest.mark.parametrize("quick", ["a", "b"])
+def test_of_two_victims_the_one_goes_that_starts_again_sooner(quick) -> None:
+    engine = Engine(Tree.of([Node("team", "", {GPU: Share(8)})]), Anywhere())
+    works = [item(uid, restart_s=60.0 if uid == quick else 120.0) for uid in ("a", "b")]
+    told = {work.uid: Holds(work, held(work), 10 * HOUR) for work in works}
+    bring(engine, {}, told, 10 * HOUR)
+    engine.submit(item("urgent", priority=5), 10 * HOUR)
+    (decided,) = (e for e in engine.step(10 * HOUR) if isinstance(e, Preempt))
+    assert decided.victims == (quick,)
 
 
 def test_of_two_victims_the_one_goes_that_has_just_saved() -> None:
@@ -177,23 +216,26 @@ def test_of_two_victims_the_one_goes_that_has_just_saved() -> None:
         assert decided.victims == (fresh,)
 
 
-def test_of_two_loans_that_one_comes_back_that_has_just_saved() -> None:
+@pytest.mark.parametrize("by", ["saved", "restart"])
+@pytest.mark.parametrize("cheap", ["b", "c"])
+def test_of_two_loans_that_one_comes_back_that_loses_less(cheap, by) -> None:
+    """It has just saved, or starts again sooner."""
     tree = Tree.of([
         Node("company", "", {GPU: Share(16)}),
         Node("serving", "company", {GPU: Share(8)}),
         Node("team", "company", {GPU: Share(8)}),
     ])  # fmt: skip
     night = Terms("night", "serving", ("team",), keep_floor="None", term_s=100 * HOUR)
-    for fresh in ("b", "c"):
-        engine = Engine(tree, Anywhere())
-        desk = Desk(engine, Anywhere(), tree, [night])
-        for uid, size in (("a", 8), ("b", 4), ("c", 4)):
-            engine.submit(item(uid, size=size), 0)
-            desk.step(0)
-        assert desk.loans.keys() == {"b", "c"}
-        for uid in ("b", "c"):
-            engine.saved(uid, 9 * HOUR if uid == fresh else 2 * HOUR)
-        need = replace(item("web", size=4), quota="serving")
-        engine.adopt(need, Placed(None, {"east": {GPU: 4}}), 10 * HOUR)
-        recalled = [e.uid for e in desk.step(10 * HOUR) if isinstance(e, Recall)]
-        assert recalled == [fresh]
+    engine = Engine(tree, Anywhere())
+    desk = Desk(engine, Anywhere(), tree, [night])
+    for uid, size in (("a", 8), ("b", 4), ("c", 4)):
+        sooner = by == "restart" and uid == cheap
+        engine.submit(item(uid, size=size, restart_s=30.0 if sooner else 60.0), 0)
+        desk.step(0)
+    assert desk.loans.keys() == {"b", "c"}
+    for uid in ("b", "c"):
+        engine.saved(uid, 9 * HOUR if by == "saved" and uid == cheap else 2 * HOUR)
+    need = replace(item("web", size=4), quota="serving")
+    engine.adopt(need, Placed(None, {"east": {GPU: 4}}), 10 * HOUR)
+    recalled = [e.uid for e in desk.step(10 * HOUR) if isinstance(e, Recall)]
+    assert recalled == [cheap]

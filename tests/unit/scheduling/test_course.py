@@ -17,7 +17,7 @@ from fleet.scheduling.simulation.scenario import scenario_of
 
 Object = dict[str, Any]
 
-EAGER = Rules(worth=None, restart_s=0, patience_s=0)
+EAGER = Rules(worth=None, patience_s=0)
 H = 3600.0
 
 

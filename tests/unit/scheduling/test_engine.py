@@ -85,7 +85,7 @@ class Case:
         self.engine = Engine(
             tree,
             self.placer,
-            rules=Rules(**{"worth": None, "restart_s": 0, "patience_s": 0, **rules}),
+            rules=Rules(**{"worth": None, "patience_s": 0, **rules}),
         )
         self.now = 0.0
         self.sequence = 0
@@ -95,6 +95,7 @@ class Case:
         requests = more.pop("requests", {GPU: size})
         shape = more.pop("shape", (size, str(sorted(requests.items()))))
         sequence = more.pop("sequence", self.sequence)
+        more = {"restart_s": 0, **more}
         return Item(uid, quota, priority, sequence, requests, shape, **more)
 
     def submit(self, uid: str, quota: str, size: int, priority: int = 0, **more: Any) -> None:

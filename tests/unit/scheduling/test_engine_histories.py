@@ -177,7 +177,7 @@ class World:
         demand = self.build.demand(size * unit, spec, name=uid)
         self.items[uid] = Item(
             uid, quota, priority, len(self.items), {GPU: size * unit}, uid,
-            run_time_s=run_time_s, demand=demand, pods=size * unit,
+            run_time_s=run_time_s, restart_s=0.0, demand=demand, pods=size * unit,
         )  # fmt: skip
         self.engine.submit(self.items[uid], self.now)
 
@@ -327,7 +327,6 @@ EVENTS = st.lists(
 RULES = st.builds(
     Rules,
     worth=st.sampled_from([None, 1.0]),
-    restart_s=st.just(0.0),
     patience_s=st.sampled_from([0.0, 10.0]),
     damping_s=st.just(DAMPING_S),
     earmark_s=st.just(1e6),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.rooms import Rooms
 
 GPU = Key("nvidia.com/gpu", "h200")
-EAGER = Rules(worth=None, patience_s=0, restart_s=0)
+EAGER = Rules(worth=None, patience_s=0)
 
 
 def tree(a: int, b: int) -> Tree:

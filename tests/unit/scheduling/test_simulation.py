@@ -22,7 +22,7 @@ from fleet.scheduling.quota.tree import Key, Node, Share, Tree
 if TYPE_CHECKING:
     from fleet.scheduling.rooms import Rooms
 
-EAGER = Rules(worth=None, restart_s=0, patience_s=0)
+EAGER = Rules(worth=None, patience_s=0)
 CPU = Key("cpu")
 GPU = Key("nvidia.com/gpu", "h200")
 
@@ -31,7 +31,7 @@ class Watched(Engine):
     """Sums up by itself what runs in each queue and cohort, and holds it against the limits."""
 
     def __init__(self, load: Load, placer: Rooms) -> None:
-        super().__init__(load.tree(), placer, rules=Rules(restart_s=0, patience_s=0))
+        super().__init__(load.tree(), placer, rules=Rules(patience_s=0))
         self.cohort_cpu = load.queues * 20_000
         self.queues: Counter[str] = Counter()
         self.cohorts: Counter[str] = Counter()
