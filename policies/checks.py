@@ -12,6 +12,7 @@ from fleet.errors import BadRequest
 from fleet.kube.names import label_key_problems
 from policies.faults import fault
 from policies.parts import Selector
+from policies.placement_policy import LEAST_LEASE
 from policies.price_book import PriceBook
 from policies.scalars import duration_text
 
@@ -97,6 +98,12 @@ def _placement_policy(new: PlacementPolicy) -> Iterator[Cause]:
                 )
 
     yield from _objective(spec.objective)
+    if spec.failover.tolerate < LEAST_LEASE:
+        yield fault(
+            "spec.failover.tolerate",
+            f"must be at least {duration_text(LEAST_LEASE)}: it is the lease by which a part runs, "
+            "and one that is shorter is over before the fleet can renew it",
+        )
     for index, data in enumerate(spec.data):
         if not data.at or not all(data.at):
             yield fault(

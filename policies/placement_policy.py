@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import timedelta
+from typing import Final, Literal
 
 from policies.base import LATER, REQUIRED, Items, Model, by_key, setting
 from policies.parts import Budget, Condition, Selector, Toleration
@@ -11,6 +12,9 @@ from policies.scalars import MOST_PODS, Duration, PerHour, ResourceAmount, Share
 Mode = Literal["One", "Split"]
 Network = Literal["ParameterPlane", "DataPlane", "None"]
 WhenTooDear = Literal["Queue", "Refuse"]
+
+LEAST_LEASE: Final = timedelta(seconds=5)
+"""A lease is renewed when a third of it is over, and a hold stands while all others are made."""
 
 
 class Tier(Model):
@@ -166,8 +170,9 @@ class Failover(Model):
 
     tolerate: Duration = setting(
         "5m",
-        "How long a cluster may be silent until its share is placed anew: the lease. Pods may be "
-        "without a node there for as long; then it is placed anew if there is another place.",
+        "How long a cluster may be silent until its share is placed anew: the lease, at least 5s. "
+        "Pods may be without a node there for as long; then it is placed anew if there is another "
+        "place.",
     )
     fencing: Literal["Confirmed", "Pod", "Controller"] = setting(
         "Controller",

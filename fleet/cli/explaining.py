@@ -27,6 +27,8 @@ _POLICY_GROUP: Final = "/apis/fleet.dev/v1alpha1"
 _ALL_QUOTAS: Final = f"{_POLICY_GROUP}/fleetquotas"
 _PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
+_OVER: Final = ("Succeeded", "Failed")
+
 Object = dict[str, Any]
 
 
@@ -116,19 +118,25 @@ def _ahead(client: Client, placement: Object) -> int | None:
 def _not_as_written(client: Client, placement: Object) -> Iterator[str]:
     """What is said of its quota and its policy, where one is not acted on as it is stored."""
     from fleet.errors import ApiError
-    from fleet.scheduling.explain import not_as_written
+    from fleet.scheduling.explain import gone, not_as_written
+    from fleet.scheduling.selection import builtin_default
 
-    paths = []
+    if (placement.get("status") or {}).get("phase") in _OVER:
+        return
+    asked = []
     if quota := (placement.get("status") or {}).get("quota"):
-        paths.append(f"{_ALL_QUOTAS}/{quota}")
-    if policy := (placement.get("spec") or {}).get("policy"):
-        name = policy["name"]
-        paths.append(f"{_POLICY_GROUP}/namespaces/{policy['namespace']}/placementpolicies/{name}")
-    for path in paths:
+        asked.append((f"{_ALL_QUOTAS}/{quota}", gone(quota=quota)))
+    policy = (placement.get("spec") or {}).get("policy")
+    default = builtin_default()
+    if policy and (policy["namespace"], policy["name"]) != (default.namespace, default.name):
+        inside = f"{_POLICY_GROUP}/namespaces/{policy['namespace']}/placementpolicies"
+        asked.append((f"{inside}/{policy['name']}", gone(policy=policy["name"])))
+    for path, missing in asked:
         try:
             told = not_as_written(client.get(path))
-        except ApiError:
-            continue  # gone, or not for everybody to see
+        except ApiError as error:
+            # Else it is not for everybody to see.
+            told = missing if error.http_code == 404 else ""
         if told:
             yield f"  {told}"
 

@@ -1,8 +1,8 @@
 """Warnings on writes of policies: of names that the fleet does not have, of fields that nobody
-acts on, and of work that no quota counts any more.
+acts on or that have no effect beside others, and of work that is left without a quota or a policy.
 
 Stands before the kernel of the fleet's own objects; `fleet.scheduling.mentions` says which names,
-`policies.recorded` which fields, `uncounted` which work.
+`policies.recorded` and `policies.moot` which fields, `uncounted` and `unruled` which work.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import orjson
 from fleet.errors import Invalid
 from fleet.gateway.own import NAMESPACES
 from fleet.gateway.uncounted import Counted
+from fleet.gateway.unruled import ruled_by, selects_as
 from fleet.kube import paths
 from fleet.scheduling.mentions import known_of, unknown_names
-from policies import CLUSTER, FLEET_QUOTA, kinds
+from policies import CLUSTER, FLEET_QUOTA, PLACEMENT_POLICY, kinds
+from policies.moot import moot
 from policies.recorded import recorded_only
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ Object = dict[str, Any]
 _WRITES = frozenset({"create", "update", "patch"})
 _CHANGES = frozenset({"update", "patch", "delete", "deletecollection"})
 _JUDGED = {kind.resource.gvr: kind for kind in kinds() if kind.written_by_users}
+_DELETES = frozenset({"delete", "deletecollection"})
 _COUNTING = frozenset({FLEET_QUOTA.resource.gvr, NAMESPACES})
 
 
@@ -56,6 +59,9 @@ class PolicyWarnings:
             response.warnings += self._warnings(kind, response)
         if before is not None and (left := self._left(before, target, response)):
             response.warnings += (left,)
+        if target.gvr == PLACEMENT_POLICY.resource.gvr and target.verb in _DELETES:
+            left = ruled_by(self._store, target.namespace, target.name)
+            response.warnings += (left,) if left else ()
         return response
 
     def _warnings(self, kind: Kind[Any], response: Response) -> tuple[str, ...]:
@@ -66,10 +72,13 @@ class PolicyWarnings:
         known = known_of(entry.parse() for entry in clusters)
         spec = written.get("spec") or {}
         try:
-            recorded = recorded_only(kind.parse({"spec": spec}).spec, spec)
-            return (*unknown_names(kind.name, spec, known), *recorded)
+            read = kind.parse({"spec": spec}).spec
         except Invalid:
             return ()  # what was refused elsewhere has no names to judge
+        said = [*unknown_names(kind.name, spec, known), *recorded_only(read, spec), *moot(read)]
+        if kind is PLACEMENT_POLICY and (same := selects_as(self._store, written)):
+            said.append(same)
+        return tuple(said)
 
     def _left(self, before: Counted, target: Target, response: Response) -> str:
         """What is said of work that the write leaves without a quota. On a dry run nothing is

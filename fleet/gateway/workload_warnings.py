@@ -40,7 +40,7 @@ _WRITES = frozenset({"create", "update", "patch"})
 _FOLLOWED = frozenset({
     "activeDeadlineSeconds", "backoffLimit", "managedBy", "suspend", "ttlSecondsAfterFinished",
 })  # fmt: skip
-_SIZE = frozenset({"completions", "parallelism"})
+_SIZE = frozenset({"spec.completions", "spec.parallelism"})
 _PLACED = frozenset({"QuotaHeld", "Holding", "Committed", "Running"})
 
 
@@ -83,7 +83,7 @@ class WorkloadWarnings:
     def _unknown_policy(self, obj: Object) -> tuple[str, ...]:
         """That a workload names a policy that is not there."""
         metadata: Object = obj.get("metadata") or {}
-        named = (metadata.get("labels") or {}).get(POLICY_LABEL)
+        named = _policy_named(obj)
         places = dict.fromkeys((metadata.get("namespace", ""), SHARED_NAMESPACE))
         kind = PLACEMENT_POLICY.resource
         if not named or any(self._store.get(kind, place, named) for place in places):
@@ -128,19 +128,24 @@ def _kept(old: Object, record: Record, new: Object) -> str:
     if not after or after.get("suspend"):
         return ""  # it is taken away, and made anew by what it says then
     changed = {
-        name
+        f"spec.{name}"
         for name in (before.keys() | after.keys()) - _FOLLOWED
         if before.get(name) != after.get(name)
     }
     if record.elastic:
         changed -= _SIZE  # it follows them; what it cannot have was refused
+    if _policy_named(old) != _policy_named(new):
+        changed.add(f"metadata.labels[{POLICY_LABEL}]")
     if not changed:
         return ""
-    fields = ", ".join(f"spec.{name}" for name in sorted(changed))
     return (
-        f"{fields}: the Job runs on as it was placed; the change takes effect when it is placed "
+        f"{', '.join(sorted(changed))}: the Job runs on as it was placed; the change takes effect when it is placed "
         "anew: set spec.suspend to true, and back to false once its pods are gone"
     )
+
+
+def _policy_named(obj: Object) -> str:
+    return str(((obj.get("metadata") or {}).get("labels") or {}).get(POLICY_LABEL, ""))
 
 
 def _is_a_dry_run(request: Request) -> bool:

@@ -387,3 +387,13 @@ def not_as_written(policy: Object) -> str:
         if each["type"] == "Valid" and each.get("reason") in ("Unreadable", "AtOdds"):
             return f"{policy['kind']} {policy['metadata']['name']}: {each['message']}"
     return ""
+
+
+def gone(*, quota: str = "", policy: str = "") -> str:
+    """What is said of a workload whose quota, or whose policy, is there no more."""
+    if quota:
+        return f"FleetQuota {quota}: is there no more; no quota counts this workload"
+    return (
+        f"PlacementPolicy {policy}: is there no more; what runs goes on as it was placed, what has "
+        "to be placed is under what selects it, or waits for the policy it names"
+    )

@@ -21,7 +21,7 @@ from fleet.cli import explaining, output, program, testbed
 from fleet.cli.client import Client
 from fleet.cli.main import COMMANDS, cli
 from fleet.dispatch import remains
-from fleet.errors import AlreadyExists, NotFound, Unavailable
+from fleet.errors import AlreadyExists, Forbidden, NotFound, Unavailable
 from policies import CLUSTER
 
 if TYPE_CHECKING:
@@ -515,6 +515,30 @@ def test_explain_says_that_a_workload_waits_for_an_earlier_one_of_its_name(
     ]
     gateway.answers[PLACEMENTS] = [{"items": []}, {"items": [other]}]
     assert "has no placement yet" in fleet("explain", "pod/web").stderr
+
+
+def test_explain_says_that_the_quota_and_the_policy_of_a_workload_are_gone(
+    gateway: Gateway,
+) -> None:
+    gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
+    gateway.answers[CLUSTERS] = {"items": []}
+    policy = {"namespace": "shop", "name": "split"}
+    spec = {"workload": {"name": "train"}, "policy": policy}
+    status = {"phase": "Running", "quota": "red"}
+    gateway.answers[PLACEMENTS] = {"items": [{"spec": spec, "status": status}]}
+    last = fleet("explain", "pod/train").output.splitlines()[-2:]
+    assert [line.partition(";")[0] for line in last] == [
+        "  FleetQuota red: is there no more",
+        "  PlacementPolicy split: is there no more",
+    ]
+    refused = Forbidden("nobody says")
+    gateway.answers["/apis/fleet.dev/v1alpha1/fleetquotas/red"] = refused
+    policy.update(namespace="fleet-system", name="default")  # the one that is built in
+    assert "is there no more" not in fleet("explain", "pod/train").output
+    policy.update(name="other")
+    assert "PlacementPolicy other" in fleet("explain", "pod/train").output
+    status["phase"] = "Succeeded"
+    assert "is there no more" not in fleet("explain", "pod/train").output
 
 
 def test_explain_takes_type_and_name_as_get_does(gateway: Gateway) -> None:

@@ -137,3 +137,69 @@ async def test_of_work_that_is_counted_still_or_goes_itself_nothing_is_said(coun
     assert await send(counted, "PATCH", "/api/v1/namespaces/idle", gone) == ()
     assert await send(counted, "DELETE", "/api/v1/namespaces/cv") == ()
     assert await send(counted, "DELETE", f"{API}/fleetquotas/cv") == ()
+
+
+POLICIES = f"{API}/namespaces/cv/placementpolicies"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"gang": {"maxClusters": 3}}, "spec.gang.maxClusters"),
+        ({"gang": {"indexMode": "Offset"}}, "spec.gang.indexMode"),
+        ({"clusters": {"returnAfter": "5m"}}, "spec.clusters.returnAfter"),
+        ({"clusters": {"returnAfter": "5m", "tiers": [{"name": "a"}]}}, "spec.clusters.returnAfter"),
+        ({"objective": {"whenTooDear": "Refuse"}}, "spec.objective.whenTooDear"),
+    ],
+)
+async def test_what_has_no_effect_beside_the_rest_is_told(door: Any, spec: Any, field: str) -> None:
+    await own_namespace(door, "cv")
+    (said,) = await send(door, "POST", POLICIES, obj("PlacementPolicy", "one", spec=spec))
+    assert said.startswith(f"{field}: has no effect ")
+    rest = {
+        "mode": "Split", "clusters": {"tiers": [{"name": "a"}, {"name": "b"}]},
+        "objective": {"maxPrice": "9 USD/h"},
+    }  # fmt: skip
+    assert await send(door, "PATCH", f"{POLICIES}/one", {"spec": rest}) == ()
+
+
+async def test_that_a_taint_of_a_cluster_ends_nothing_is_told(door: Any) -> None:
+    taints = [{"key": "upgrade", "effect": "NoSchedule"}, {"key": "upgrade", "effect": "NoExecute"}]
+    (said,) = await write(door, "POST", "/clusters", obj("Cluster", "e", spec={"taints": taints}))
+    assert said.startswith("spec.taints[1].effect: NoExecute keeps work away as NoSchedule does")
+
+
+async def test_two_policies_with_one_selector_are_told_of(door: Any) -> None:
+    await own_namespace(door, "cv")
+    spec = {"workloads": {"matchLabels": {"team": "cv"}}}
+    assert await send(door, "POST", POLICIES, obj("PlacementPolicy", "b", spec=spec)) == ()
+    (said,) = await send(door, "POST", POLICIES, obj("PlacementPolicy", "a", spec=spec))
+    assert "PlacementPolicy b selects the same workloads: a is applied to them" in said
+    (said,) = await send(door, "POST", POLICIES, obj("PlacementPolicy", "c", spec=spec))
+    assert "PlacementPolicy a, b selects the same workloads: a is applied to them" in said
+    plain = obj("PlacementPolicy", "named")
+    assert await send(door, "POST", POLICIES, plain) == ()
+    assert await send(door, "POST", POLICIES, obj("PlacementPolicy", "too")) == ()
+
+
+@pytest.mark.parametrize("query", [{}, DRY], ids=["stored", "dry run"])
+@pytest.mark.parametrize("name", ["split", ""])
+async def test_work_under_a_policy_that_is_deleted_is_told_of(
+    door: Any, name: str, query: dict[str, str]
+) -> None:
+    await own_namespace(door, "cv")
+    for policy in ("split", "idle"):
+        await send(door, "POST", POLICIES, obj("PlacementPolicy", policy))
+    for job, phase in (("a", "Running"), ("b", "Queued"), ("c", "Succeeded")):
+        workload = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job}
+        under = {"namespace": "cv", "name": "split"}
+        spec = {"workload": workload, "policy": under}
+        path = f"{API}/namespaces/cv/placements"
+        await send(door, "POST", path, obj("Placement", f"job-{job}", spec=spec))
+        await send(door, "PATCH", f"{path}/job-{job}/status", {"status": {"phase": phase}})
+    path = f"{POLICIES}/{name}" if name else POLICIES
+    (said,) = await send(door, "DELETE", path, **query)
+    called = "PlacementPolicy split has" if name else "PlacementPolicies of cv have"
+    assert said.startswith(f"{called} work under {'it' if name else 'them'}: job/a, job/b; ")
+    if name:
+        assert await send(door, "DELETE", f"{POLICIES}/idle", **query) == ()

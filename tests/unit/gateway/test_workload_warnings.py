@@ -67,6 +67,16 @@ async def test_other_numbers_of_pods_do_not_reach_a_job_that_runs(
     assert "spec.suspend" in said
 
 
+async def test_another_policy_does_not_reach_a_job_that_runs(door: Any) -> None:
+    await is_in_phase(door, "Running")
+    label = {"metadata": {"labels": {"fleet.dev/policy": "home", "team": "cv"}}}
+    unknown, said = await send(door, "PATCH", f"{JOBS}/train", label)
+    assert 'no PlacementPolicy is called "home"' in unknown
+    assert said.startswith("metadata.labels[fleet.dev/policy]: the Job runs on as it was placed")
+    label["metadata"]["labels"]["team"] = "nlp"
+    assert await send(door, "PATCH", f"{JOBS}/train", label) == (unknown,)
+
+
 @pytest.mark.parametrize("phase", ["Queued", "Succeeded"])
 async def test_one_that_has_no_place_is_changed(door: Any, phase: str) -> None:
     await is_in_phase(door, phase)

@@ -170,6 +170,11 @@ def test_filling_in_twice_changes_nothing():
             "must be given: name of the role, e.g. worker",
         ),
         (
+            PLACEMENT_POLICY, {"failover": {"tolerate": "4999ms"}}, "spec.failover.tolerate",
+            "must be at least 5s: it is the lease by which a part runs, and one that is shorter is "
+            "over before the fleet can renew it",
+        ),
+        (
             PLACEMENT_POLICY, {"gang": {"plane": "roce-1"}}, "spec.gang.plane",
             '"roce-1" says which network it must be, but spec.gang.network is None; write '
             "ParameterPlane or DataPlane there",

@@ -1,0 +1,80 @@
+"""Work that a deletion leaves without its PlacementPolicy, and policies that select the same work.
+
+What runs goes on as it was placed; what waits, and what has to be placed anew, is under whichever
+policy selects it then, or waits until the one it names is there again. `policy_warnings` tells
+whoever wrote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fleet.scheduling.selection import SHARED_NAMESPACE
+from policies import PLACEMENT, PLACEMENT_POLICY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fleet.store.objects import ObjectStore
+
+Object = dict[str, Any]
+
+_OVER = frozenset({"Succeeded", "Failed"})
+_LISTED = 5
+
+
+def ruled_by(store: ObjectStore, namespace: str, name: str) -> str:
+    """The sentence about work under a policy that is deleted; "" where there is none. Without a
+    `name` about all policies of the namespace."""
+    found = sorted(_work(store, namespace, name))
+    if not found:
+        return ""
+    listed = ", ".join(found[:_LISTED])
+    if len(found) > _LISTED:
+        listed += f" and {len(found) - _LISTED} more"
+    called = f"PlacementPolicy {name} has" if name else f"PlacementPolicies of {namespace} have"
+    return (
+        f"{called} work under {'it' if name else 'them'}: {listed}; what runs goes on as it was "
+        "placed, what waits or is placed anew is under what selects it then, or waits for the "
+        "policy it names"
+    )
+
+
+def _work(store: ObjectStore, namespace: str, name: str) -> Iterator[str]:
+    placements = store.collection(PLACEMENT.resource).snapshot()
+    # Those of the shared namespace are for work of all.
+    shared = namespace == SHARED_NAMESPACE
+    entries = placements.entries() if shared else placements.namespace(namespace).entries()
+    for entry in entries:
+        placement = entry.parse()
+        spec = placement.get("spec") or {}
+        policy: Object = spec.get("policy") or {}
+        if policy.get("namespace") != namespace or (name and policy.get("name") != name):
+            continue
+        if (placement.get("status") or {}).get("phase", "Queued") in _OVER:
+            continue
+        workload: Object = spec.get("workload") or {}
+        called = f"{workload.get('kind', '').lower()}/{workload.get('name', '')}"
+        yield f"{called} in {entry.namespace}" if shared else called
+
+
+def selects_as(store: ObjectStore, policy: Object) -> str:
+    """The sentence about another policy that has the same selector as `policy`, and of which one
+    is never taken for it; "" where there is none."""
+    metadata, selector = policy["metadata"], (policy.get("spec") or {}).get("workloads")
+    if selector is None:
+        return ""
+    kind = PLACEMENT_POLICY.resource
+    others = sorted(
+        entry.name
+        for entry in store.collection(kind).snapshot().namespace(metadata["namespace"]).entries()
+        if entry.name != metadata["name"]
+        and (entry.parse().get("spec") or {}).get("workloads") == selector
+    )
+    if not others:
+        return ""
+    first = min(metadata["name"], *others)
+    return (
+        f"spec.workloads: PlacementPolicy {', '.join(others)} selects the same workloads: "
+        f"{first} is applied to them, by its name, unless they name another"
+    )
