@@ -13,13 +13,17 @@ from fleet.cli.program import pasteable
 from fleet.cli.target import gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fleet.cli.client import Client
 
 JOIN_S = 60.0
 _WIDTH = 92
 CLUSTERS = "/apis/fleet.dev/v1alpha1/clusters"
+_PLACEMENTS = "/apis/fleet.dev/v1alpha1/placements"
+_THERE = frozenset({"Holding", "Held", "Committed", "Running"})
+"""States of a shard that has pods in its cluster."""
+_LISTED = 10
 _CREDENTIALS = (
     "client-certificate-data",
     "client-certificate",
@@ -117,18 +121,25 @@ def _check_credentials(file: Path, kubeconfig: dict[str, Any]) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would stay, and how to remove it.")
 @gateway
 def leave(client: Client, names: tuple[str, ...], dry_run: bool) -> None:
-    """Let clusters go. The gateway forgets their credentials; nothing in them is touched."""
+    """Let clusters go. The gateway forgets their credentials; nothing in them is touched.
+
+    Parts of the fleet's workloads run there until their lease is over, and are placed anew; to see
+    which, use --dry-run.
+    """
     left: dict[str, dict[str, Any]] = {}
+    parts: dict[str, list[str] | None] = {}
     try:
         for name in names:
             known = _known(client, name, must=dry_run)
+            there = _parts(client, name)
             if not dry_run:
                 client.post("/fleet/leave", {"name": name}, timeout_s=JOIN_S)
             click.echo(f"{name} would leave" if dry_run else f"{name} left")
             left[name] = known
+            parts[name] = there
     finally:
         if left:
-            click.echo(_left_behind(left), err=not dry_run)
+            click.echo(_left_behind(left, parts), err=not dry_run)
 
 
 def _known(client: Client, name: str, *, must: bool) -> dict[str, Any]:
@@ -145,14 +156,57 @@ def _known(client: Client, name: str, *, must: bool) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _left_behind(left: Mapping[str, Mapping[str, Any]]) -> str:
+def _parts(client: Client, name: str) -> list[str] | None:
+    """What of the fleet's workloads runs in a member, and for how long without the fleet."""
+    from fleet.errors import ApiError
+
+    try:
+        placements = client.get(_PLACEMENTS)["items"]
+    except ApiError:
+        return None  # not everybody may see what others have
+    found = []
+    for placement in placements:
+        status = placement.get("status") or {}
+        there = [
+            sum(role.get("count", 0) for role in shard.get("roles") or ())
+            for shard in status.get("shards") or ()
+            if shard.get("cluster") == name and shard.get("state") in _THERE
+        ]
+        if there:
+            workload = placement["spec"]["workload"]
+            called = f"{str(workload.get('kind', '')).lower()}/{workload.get('name', '')}"
+            pods = f"{sum(there)} pod{'' if sum(there) == 1 else 's'}"
+            where = placement["metadata"]["namespace"]
+            lease = status.get("lease", "5m")
+            found.append(f"{called} in {where}: {pods} in {name}, lease {lease}")
+    return sorted(found)
+
+
+def _ending(parts: Mapping[str, Sequence[str] | None]) -> list[str]:
+    """What is said of the fleet's workloads in clusters that leave."""
+    known = [part for each in parts.values() for part in each or ()]
+    hidden = any(each is None for each in parts.values())
+    if not known and not hidden:
+        return []
+    end = ":" if known else "."
+    lines = [f"Parts of the fleet's workloads end with their lease, and are placed anew{end}"]
+    lines += [f"  {part}" for part in known[:_LISTED]]
+    if len(known) > _LISTED:
+        lines.append(f"  and {len(known) - _LISTED} more")
+    return lines
+
+
+def _left_behind(
+    left: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Sequence[str] | None]
+) -> str:
     """What stays in clusters that left, how to remove it, and what the fleet forgets of them."""
     from fleet.dispatch.remains import commands
 
     where = next(iter(left)) if len(left) == 1 else "each of them"
     lines = [
-        f"Nothing in {where} is touched: what runs there goes on, parts of the fleet's workloads",
-        "until their lease is over. What the fleet made there stays. To remove it, put for FILE",
+        f"Nothing in {where} is touched; what is its own goes on.",
+        *_ending(parts),
+        "What the fleet made there stays. To remove it, put for FILE",
         f"the kubeconfig of {where}, never that of the gateway, which leads to all members:",
     ]
     for name, known in left.items():

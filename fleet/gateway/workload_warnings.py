@@ -138,8 +138,9 @@ def _kept(old: Object, record: Record, new: Object) -> str:
         changed.add(f"metadata.labels[{POLICY_LABEL}]")
     if not changed:
         return ""
+    fields = ", ".join(sorted(changed))
     return (
-        f"{', '.join(sorted(changed))}: the Job runs on as it was placed; the change takes effect when it is placed "
+        f"{fields}: the Job runs on as it was placed; the change takes effect when it is placed "
         "anew: set spec.suspend to true, and back to false once its pods are gone"
     )
 

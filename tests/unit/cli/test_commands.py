@@ -798,8 +798,41 @@ def test_a_dry_run_of_leave_lets_nobody_go(gateway: Gateway) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("east would leave\n")
     assert printed_commands(result)
-    assert [method for method, _, _ in gateway.asked] == ["GET"]
+    assert {method for method, _, _ in gateway.asked} == {"GET"}
     assert fleet("leave", "nope", "--dry-run").exit_code == 1
+
+
+def test_leave_says_whose_parts_end_with_it(gateway: Gateway) -> None:
+    def part(cluster: str, state: str, count: int) -> dict[str, Any]:
+        return {"cluster": cluster, "state": state, "roles": [{"name": "worker", "count": count}]}
+
+    def placed(name: str, *shards: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "metadata": {"namespace": "shop"},
+            "spec": {"workload": {"kind": "Job", "name": name}},
+            "status": {"lease": "10s", "shards": list(shards)},
+        }
+
+    gateway.answers["/fleet/leave"] = {"name": "east"}
+    gateway.answers["/apis/fleet.dev/v1alpha1/placements"] = {
+        "items": [
+            placed("b", part("east", "Running", 4), part("west", "Running", 2)),
+            placed("a", part("east", "Held", 1)),
+            placed("over", part("east", "Succeeded", 3)),
+            placed("elsewhere", part("west", "Running", 3)),
+        ]
+    }
+    said = fleet("leave", "east").stderr.splitlines()
+    assert said[:4] == [
+        "Nothing in east is touched; what is its own goes on.",
+        "Parts of the fleet's workloads end with their lease, and are placed anew:",
+        "  job/a in shop: 1 pod in east, lease 10s",
+        "  job/b in shop: 4 pods in east, lease 10s",
+    ]
+    gateway.answers["/apis/fleet.dev/v1alpha1/placements"] = {"items": []}
+    assert "Parts of" not in fleet("leave", "east").stderr
+    gateway.answers["/apis/fleet.dev/v1alpha1/placements"] = Forbidden("nobody says")
+    assert "are placed anew.\n" in fleet("leave", "east").stderr
 
 
 def test_members_lists_clusters(gateway: Gateway) -> None:

@@ -148,7 +148,10 @@ POLICIES = f"{API}/namespaces/cv/placementpolicies"
         ({"gang": {"maxClusters": 3}}, "spec.gang.maxClusters"),
         ({"gang": {"indexMode": "Offset"}}, "spec.gang.indexMode"),
         ({"clusters": {"returnAfter": "5m"}}, "spec.clusters.returnAfter"),
-        ({"clusters": {"returnAfter": "5m", "tiers": [{"name": "a"}]}}, "spec.clusters.returnAfter"),
+        (
+            {"clusters": {"returnAfter": "5m", "tiers": [{"name": "a"}]}},
+            "spec.clusters.returnAfter",
+        ),
         ({"objective": {"whenTooDear": "Refuse"}}, "spec.objective.whenTooDear"),
     ],
 )
