@@ -136,6 +136,8 @@ class Holding(Judging):
             return replace(shard, state="Held", held_at=self.now, reason="", message="")
         sight = self._sight(shard)
         why = f"its pods are not made: {sight.trouble}" if sight.trouble else ""
+        if waits := sight.unbound_because():
+            why = why or f"{shard.count - sight.bound()} of {shard.count} pods have no node: {waits}"
         if not sight.reached:
             why = sight.silence()
         return replace(shard, state="Holding", held_at=None, message=why)
@@ -153,7 +155,7 @@ class Holding(Judging):
         if view.outcome or view.deleting:
             why = view.message or view.reason or "it is being deleted there"
             if view.lapsed:
-                why = "it lapsed"
+                why = f"it lapsed; {shard.message}" if shard.message else "it lapsed"
             return Refused("HoldLost", f"lost its hold: {why}")
         return None
 

@@ -211,6 +211,19 @@ def test_one_shard_that_cannot_be_held_releases_all(sight, reason, told):
     assert decision.barred.keys() == {"west"}
 
 
+def test_why_a_hold_does_not_stand_yet_is_told_and_remembered():
+    before = record("Holding", in_state("Holding"))
+    waits = PodView("p4", 4, message='persistentvolumeclaim "data" not found')
+    sights = seen(EAST, view=job(), pods=pods(EAST)), seen(WEST, view=job(), pods=(waits,))
+    after = decided(before, *sights).record
+    told = {shard.cluster: shard.message for shard in after.shards}
+    why = '2 of 2 pods have no node: persistentvolumeclaim "data" not found'
+    assert told == {"east": "", "west": why}
+    lapsed = seen(WEST, view=job(outcome="Failed", reason="DeadlineExceeded"))
+    message = decided(after, sights[0], lapsed).record.message
+    assert message.endswith(f"west lost its hold: it lapsed; {why}")
+
+
 @pytest.mark.parametrize(
     ("sight", "told"),
     [
