@@ -137,7 +137,9 @@ class Holding(Judging):
         sight = self._sight(shard)
         why = f"its pods are not made: {sight.trouble}" if sight.trouble else ""
         if waits := sight.unbound_because():
-            why = why or f"{shard.count - sight.bound()} of {shard.count} pods have no node: {waits}"
+            why = (
+                why or f"{shard.count - sight.bound()} of {shard.count} pods have no node: {waits}"
+            )
         if not sight.reached:
             why = sight.silence()
         return replace(shard, state="Holding", held_at=None, message=why)

@@ -296,7 +296,10 @@ def _owed_row(
     why = "not seen gone yet"
     if present is not None:
         found = present.get(cluster)
-        why = "the cluster has left the fleet" if found is None else f"{why}{_unheard(found)}"
+        if found is None:
+            why = "the cluster has left the fleet"
+        elif unheard := _unheard(found):
+            why += f"{unheard}; what is dead for good goes with: fleet leave {cluster}"
     return cluster, "no rank any more", "leaving", f"{debt['shard']}: {why}"
 
 

@@ -303,7 +303,8 @@ def test_what_is_being_deleted_says_where_it_was_and_who_has_left():
     unheard = {**present[0], "status": {"conditions": [silent]}}
     assert explained({**TRAIN, "status": status}, [unheard])[2] == (
         "  east    no rank any more   leaving   train-g1-east: not seen gone yet: the cluster does "
-        "not answer since 2026-03-01 14:02:11 (no answer within 3 s)"
+        "not answer since 2026-03-01 14:02:11 (no answer within 3 s); what is dead for good goes "
+        "with: fleet leave east"
     )
     assert explained({**TRAIN, "status": status}, present)[1:] == [
         "  is being deleted; not seen gone yet from east, west",
