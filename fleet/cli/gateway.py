@@ -72,14 +72,20 @@ def _announce(gateway: Gateway) -> None:
 @click.command(
     epilog="\b\nExamples:\n"
     "  eval $(fleet kubeconfig --export)\n"
-    "  fleet kubeconfig --raw > shared.kubeconfig"
+    "  fleet kubeconfig --raw --server https://fleet.example.com:7443 > shared.kubeconfig"
 )
 @click.option("--export", is_flag=True, help="As a command for the shell.")
 @click.option("--raw", is_flag=True, help="The file's content: credentials included.")
 @click.option(
+    "--server",
+    metavar="https://HOST[:PORT]",
+    help="With --raw: the address by which other machines reach the gateway, to be written instead "
+    "of its own. Its certificate has to have the name (`fleet run --tls-name`).",
+)
+@click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="Configuration file (YAML)."
 )
-def kubeconfig(export: bool, raw: bool, config_file: Path | None) -> None:
+def kubeconfig(export: bool, raw: bool, server: str | None, config_file: Path | None) -> None:
     """Say which kubeconfig leads to the gateway on this machine."""
     import shlex
 
@@ -87,15 +93,46 @@ def kubeconfig(export: bool, raw: bool, config_file: Path | None) -> None:
 
     if export and raw:
         raise click.UsageError("--export and --raw exclude each other.")
+    if server is not None and not raw:
+        raise click.UsageError("--server is for --raw: the file itself keeps its address.")
+    base = None if server is None else _base(server)
     path = load(file=config_file).kubeconfig
     if not path.exists():
         raise ConfigError(f"there is none at {path}: `fleet run` writes it when it starts")
     if raw:
-        click.echo(path.read_bytes(), nl=False)
+        content = path.read_bytes()
+        click.echo(content if base is None else _moved(content, base), nl=False)
     elif export:
         click.echo(f"export KUBECONFIG={shlex.quote(str(path))}")
     else:
         click.echo(path)
+
+
+def _base(server: str) -> str:
+    """`https://HOST[:PORT]`; UsageError for anything else."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(server)
+        sound = parts.scheme == "https" and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = None
+    if not sound or parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
+        raise click.UsageError(f"--server {server}: write https://HOST[:PORT]")
+    return f"https://{parts.netloc}"
+
+
+def _moved(content: bytes, base: str) -> bytes:
+    """A kubeconfig whose clusters are at `base`, each under its own path."""
+    from urllib.parse import urlsplit
+
+    import yaml
+
+    document = yaml.safe_load(content)
+    for each in document.get("clusters") or ():
+        path = urlsplit(each["cluster"]["server"]).path
+        each["cluster"]["server"] = base + path
+    return yaml.safe_dump(document, sort_keys=False).encode()
 
 
 @click.command()

@@ -301,7 +301,7 @@ def _logs_of_ranks(
     follow: bool,
 ) -> None:
     from fleet.cli.discovery import find, read
-    from fleet.cli.ranks import Gap, written
+    from fleet.cli.ranks import Gap, NoPods, written
 
     if follow:
         raise click.UsageError("All ranks of a Job cannot be followed at once: name one pod.")
@@ -309,6 +309,10 @@ def _logs_of_ranks(
     job = read(client, find(client, "jobs.batch"), name=name, namespace=where)
     gaps = 0
     for each in written(client, job, query, timed=timed):
+        if isinstance(each, NoPods):
+            raise NotFound(
+                f"job/{name} in {where} has no pods\n  Why:  fleet explain job/{name} -n {where}"
+            )
         if isinstance(each, Gap):
             gaps += 1
             click.echo(f"rank {each.rank}: no log: {each.why}", err=True)

@@ -38,6 +38,10 @@ class Gap(NamedTuple):
     why: str
 
 
+class NoPods(NamedTuple):
+    """There is no pod to show anything of, nor a number of ranks."""
+
+
 class Line(NamedTuple):
     text: bytes
     at_s: float = 0.0
@@ -46,7 +50,7 @@ class Line(NamedTuple):
 
 def written(
     client: Client, job: Mapping[str, Any], query: Sequence[tuple[str, str]], *, timed: bool
-) -> Iterator[Line | Gap]:
+) -> Iterator[Line | Gap | NoPods]:
     """What the ranks of `job` wrote: one rank after the other, or merged by time if `timed`."""
     from fleet.kube.paths import path_of
     from fleet.kube.resources import GroupVersionResource
@@ -56,6 +60,8 @@ def written(
     where = metadata["namespace"]
     selector = [("labelSelector", f"{_JOB_NAME}={metadata['name']}")]
     listed = client.get(path_of(pods, namespace=where), selector)["items"]
+    if not listed and not _ranks(job["spec"]):
+        yield NoPods()
     with _Spool() if timed else nullcontext() as spool:
         for rank, name, pod in _seats(job["spec"], listed):
             if pod is None:
@@ -163,8 +169,7 @@ def _seats(
         before = newest.get(rank)
         if before is None or _made(before) <= _made(pod):
             newest[rank] = pod
-    ranks = range(int(spec.get("completions") or 0)) if indexed else sorted(newest)
-    for rank in ranks:
+    for rank in _ranks(spec) if indexed else sorted(newest):
         pod_of = newest.get(rank)
         if pod_of is None:
             yield rank, "", None
@@ -172,6 +177,12 @@ def _seats(
         metadata = pod_of["metadata"]
         cluster = (metadata.get("labels") or {}).get(_CLUSTER, "")
         yield rank, f"{rank} {cluster}".rstrip() if indexed else metadata["name"], pod_of
+
+
+def _ranks(spec: Mapping[str, Any]) -> range:
+    """Those of an Indexed Job; none of others."""
+    indexed = spec.get("completionMode") == "Indexed"
+    return range(int(spec.get("completions") or 0) if indexed else 0)
 
 
 def _rank(pod: Object) -> int:

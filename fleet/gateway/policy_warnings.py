@@ -17,6 +17,7 @@ from fleet.gateway.uncounted import Counted
 from fleet.gateway.unruled import ruled_by, selects_as
 from fleet.kube import paths
 from fleet.scheduling.mentions import known_of, unknown_names
+from fleet.scheduling.selection import DEFAULT, SHARED_NAMESPACE
 from policies import CLUSTER, FLEET_QUOTA, PLACEMENT_POLICY, kinds
 from policies.moot import moot
 from policies.recorded import recorded_only
@@ -32,6 +33,10 @@ Object = dict[str, Any]
 _WRITES = frozenset({"create", "update", "patch"})
 _CHANGES = frozenset({"update", "patch", "delete", "deletecollection"})
 _JUDGED = {kind.resource.gvr: kind for kind in kinds() if kind.written_by_users}
+_BUILT_IN = (
+    f"work that no policy selects is under {SHARED_NAMESPACE}/{DEFAULT} as it is built in; what "
+    "was changed of it is gone"
+)
 _DELETES = frozenset({"delete", "deletecollection"})
 _COUNTING = frozenset({FLEET_QUOTA.resource.gvr, NAMESPACES})
 
@@ -62,6 +67,8 @@ class PolicyWarnings:
         if target.gvr == PLACEMENT_POLICY.resource.gvr and target.verb in _DELETES:
             left = ruled_by(self._store, target.namespace, target.name)
             response.warnings += (left,) if left else ()
+            if (target.namespace, target.name) == (SHARED_NAMESPACE, DEFAULT):
+                response.warnings += (_BUILT_IN,)
         return response
 
     def _warnings(self, kind: Kind[Any], response: Response) -> tuple[str, ...]:

@@ -470,6 +470,18 @@ def test_lines_of_ranks_end_where_the_log_ends_them_and_times_count_in_any_zone(
     ]  # fmt: skip
 
 
+def test_logs_of_a_job_without_pods_say_where_to_look(ranks: Gateway) -> None:
+    ranks.answers["/api/v1/namespaces/shop/pods"] = {"items": []}
+    job = ranks.answers["/apis/batch/v1/namespaces/shop/jobs/train"]
+    assert "rank 3: no log: it has no pod" in fleet("logs", "job/train").stderr
+    job["spec"] = {"parallelism": 2}
+    result = fleet("logs", "job/train")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "fleet: job/train in shop has no pods", "  Why:  fleet explain job/train -n shop",
+    ]  # fmt: skip
+
+
 def test_logs_of_all_ranks_are_merged_by_time(ranks: Gateway) -> None:
     lines = fleet("logs", "jobs/train", "--timestamps").stdout.splitlines()
     assert [line.split()[-1] for line in lines] == ["two", "zero", "end"]
@@ -858,9 +870,32 @@ def test_kubeconfig_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file.write_text("kind: Config\n")
     assert fleet("kubeconfig").output == f"{file}\n"
     assert fleet("kubeconfig", "--raw").output == "kind: Config\n"
+    assert fleet("kubeconfig", "--server", "https://fleet.example.com").exit_code == 2
     exported = fleet("kubeconfig", "--export").output
     shell = subprocess.run(["sh", "-c", f"{exported}\nprintenv KUBECONFIG"], capture_output=True)
     assert shell.stdout.decode() == f"{file}\n"
+
+
+def test_kubeconfig_for_other_machines_has_the_address_they_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "fleet.kubeconfig"
+    monkeypatch.setenv("FLEET_KUBECONFIG", str(file))
+    roots = ("", "/clusters/east")
+    servers = [{"name": at, "cluster": {"server": f"https://127.0.0.1:7443{at}"}} for at in roots]
+    users = [{"name": "admin", "user": {"client-key-data": "eA=="}}]
+    file.write_text(yaml.safe_dump({"kind": "Config", "clusters": servers, "users": users}))
+    made = yaml.safe_load(
+        fleet("kubeconfig", "--raw", "--server", "https://fleet.example.com:8443/").output
+    )
+    assert [each["cluster"]["server"] for each in made["clusters"]] == [
+        "https://fleet.example.com:8443", "https://fleet.example.com:8443/clusters/east",
+    ]  # fmt: skip
+    assert made["users"] == users
+    for wrong in ("fleet.example.com", "http://fleet.example.com", "https://", "https://a:b"):
+        refused = fleet("kubeconfig", "--raw", "--server", wrong)
+        assert refused.exit_code == 2 and "https://HOST[:PORT]" in refused.output
+    assert "127.0.0.1" in file.read_text()
 
 
 def test_version_without_a_gateway_still_says_its_own(

@@ -139,6 +139,16 @@ async def test_of_work_that_is_counted_still_or_goes_itself_nothing_is_said(coun
     assert await send(counted, "DELETE", f"{API}/fleetquotas/cv") == ()
 
 
+async def test_deleting_the_default_policy_says_what_counts_then(door: Any) -> None:
+    await own_namespace(door, "fleet-system")
+    path = f"{API}/namespaces/fleet-system/placementpolicies"
+    for name in ("default", "other"):
+        await send(door, "POST", path, obj("PlacementPolicy", name))
+    assert await send(door, "DELETE", f"{path}/other") == ()
+    (said,) = await send(door, "DELETE", f"{path}/default")
+    assert "fleet-system/default as it is built in" in said
+
+
 POLICIES = f"{API}/namespaces/cv/placementpolicies"
 
 
