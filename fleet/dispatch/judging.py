@@ -14,6 +14,7 @@ from fleet.dispatch import amiss, elastic
 from fleet.dispatch.acts import Meet, Open, Renew, Resize
 from fleet.dispatch.budget import brought_on
 from fleet.dispatch.owing import Owing
+from fleet.dispatch.record import LEASE_OVER
 
 if TYPE_CHECKING:
     from fleet.dispatch.record import Record, Shard
@@ -144,7 +145,7 @@ class Judging(Owing):
         message = f"{shard.cluster} was not heard of for longer than its lease"
         if not sight.member:
             message = f"{sight.silence()}, and its lease is over"
-        lost = replace(shard, state="Lost", reason="LeaseOver", message=message)
+        lost = replace(shard, state="Lost", reason=LEASE_OVER, message=message)
         return self._retire(record, lost, failures=0)
 
     def _noted_silent(self, shard: Shard, sight: Sight) -> Shard:

@@ -28,6 +28,8 @@ ENDED: Final = ("Succeeded", "Failed")
 """Phases that nothing leads out of."""
 WAITING: Final = ("Queued", "Lost")
 """Phases that want a plan."""
+LEASE_OVER: Final = "LeaseOver"
+"""Why a shard is lost, and owed: its member was not heard of for longer than its lease."""
 ON_LOAN: Final = "fleet.dev/OnLoan"
 """A condition of work that runs on loan: until when, and whether it was called back."""
 _TO_COME: Final = frozenset({"Planned", "Holding", "Held"})
@@ -226,6 +228,13 @@ class Record:
     @property
     def waiting(self) -> bool:
         return self.phase in WAITING
+
+    @property
+    def unheard(self) -> dict[str, str]:
+        """Clusters that fell silent until a part was lost there, and that were not seen to be rid
+        of it since: a plan could not begin in them. In the words of a planner."""
+        why = "it was not heard of for longer than a lease, and has not shown since that {} is gone"
+        return {d.cluster: why.format(d.shard) for d in self.owed if d.reason == LEASE_OVER}
 
     def unfenced(self, now: float) -> tuple[Debt, ...]:
         """What may still run somewhere: nothing is to be placed anew before it cannot."""

@@ -21,7 +21,7 @@ from fleet.errors import ApiError, Conflict, FleetError, NotFound
 from policies import PLACEMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from fleet.dispatch.bars import Bars
     from fleet.dispatch.billing import Bill
@@ -154,8 +154,7 @@ class Waiting:
             return None
         known = self._known.get(key)
         if known is not None and known.of(entry, placement):
-            bars = self._bars_of(key.namespace, known.workload.uid)
-            barred = {**bars, **amiss.barring(known.stuck)}
+            barred = self._barred_for(known.workload, known.before, known.stuck)
             if barred == known.question.barred:
                 return known
             return known._replace(question=replace(known.question, barred=barred))
@@ -174,20 +173,23 @@ class Waiting:
         ):
             return None
         lost = frozenset(e.cluster for e in before.shards if e.state in ("Lost", "Evicted"))
-        bars = self._bars_of(key.namespace, workload.uid)
         question = Question(
             workload=workload.obj,
             placement=stored,
             lost=lost | amiss.taken_along(before, stuck) if stuck else lost,
-            barred={**bars, **amiss.barring(stuck)},
+            barred=self._barred_for(workload, before, stuck),
             stays=grows or bool(stuck) or before.phase == "Lost",
             grows=grows,
             unsplittable=workload.unsplittable(),
         )
         return _Waits(key, entry, workload, placement, before, question, stuck)
 
-    def _bars_of(self, namespace: str, uid: str) -> Mapping[str, str]:
-        return {**self._barred(namespace), **self._bars.of(uid)}
+    def _barred_for(
+        self, workload: Workload, record: Record, stuck: Collection[Shard]
+    ) -> dict[str, str]:
+        """Why each cluster that it cannot have now is none to plan for."""
+        closed, bars = self._barred(workload.namespace), self._bars.of(workload.uid)
+        return {**closed, **bars, **amiss.barring(stuck), **record.unheard}
 
     def _lasting_bars_of(self, namespace: str, uid: str) -> Mapping[str, str]:
         """Of what runs: which clusters it is not ended for."""

@@ -136,6 +136,8 @@ class Member:
         self.lingers = False
         """Whether pods that are to end take their time."""
         self.cut = False
+        self.unnoticed = False
+        """Whether health checks have not told yet that the line is cut."""
         self.breaks_off = ""
         """A method: the line is cut as soon as such a request was carried out."""
         self.writes: list[str] = []
@@ -166,6 +168,11 @@ class Member:
             wall_clock=clock,
             rng=self._random,
         )
+
+    @property
+    def seems_ready(self) -> bool:
+        """Whether planners take it for a cluster that answers."""
+        return self.unnoticed or not self.cut
 
     # -- its API
 
@@ -466,7 +473,7 @@ class Planner:
         free = {
             name: self._free(name)
             for name, member in self._fleet.members.items()
-            if name not in question.barred and not member.cut
+            if name not in question.barred and member.seems_ready
         }
         kept = [
             shard for shard in before.get("shards") or () if shard["cluster"] not in question.lost
@@ -560,7 +567,7 @@ class MemberBooks:
                 {"name": name} if self._labelled else {},
                 self._accounts(member).capacity(0.0),
                 parameter_plane=self._plane,
-                ready=not member.cut,
+                ready=member.seems_ready,
             )
             for name, member in self._fleet.members.items()
         ]

@@ -234,6 +234,23 @@ async def test_a_job_goes_on_without_a_lost_part_and_grows_again(elastic, lost, 
     assert fleet.condition("fleet.dev/AllRanks")["status"] == "True"
 
 
+async def test_it_does_not_grow_into_a_cluster_that_was_just_lost_and_is_not_heard_of(elastic):
+    """A lease can be over before health checks have told that its cluster is silent."""
+    fleet = elastic
+    await fleet.run_job("train", 8)
+    await fleet.until(lambda: phase(fleet) == "Running")
+    west = fleet.members["west"]
+    west.cut = west.unnoticed = True
+    await fleet.until(lambda: status(fleet)["ranks"] == "4 of 8")
+    for _ in range(50):
+        assert phase(fleet) == "Running"
+        assert set(fleet.placed()) == {"east"}
+        await fleet.round()
+    west.cut = False
+    await fleet.until(lambda: status(fleet)["ranks"] == "8 of 8" and phase(fleet) == "Running")
+    assert fleet.placed()["east"] == (0, 4, "Running")
+
+
 async def test_who_joins_meets_those_that_are_there(elastic):
     """The part with rank 0 came back: it does not call the others to itself."""
     fleet = elastic
