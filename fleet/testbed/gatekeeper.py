@@ -110,6 +110,12 @@ class World:
         else:
             self.waiting.pop(ref, None)
 
+    def opened(self, pod: Ref, uid: str) -> None:
+        """The pod with this UID was annotated, or is gone."""
+        each = self.waiting.get(pod)
+        if each is not None and each.uid == uid:
+            del self.waiting[pod]
+
     def drop(self, resource: str, found: Mapping[str, Any]) -> None:
         ref = _ref(resource, found)
         self.present.discard(ref)
@@ -178,7 +184,8 @@ class Gatekeeper:
             self._changed.clear()
             async with asyncio.TaskGroup() as group:
                 for pod in self._world.complete():
-                    group.create_task(self._annotate(pod, slots), name=f"open {pod.name}")
+                    uid = self._world.waiting[pod].uid
+                    group.create_task(self._annotate(pod, uid, slots), name=f"open {pod.name}")
                 for pod, uid, why in self._world.untold():
                     group.create_task(self._tell(pod, uid, why, slots), name=f"tell {pod.name}")
 
@@ -203,9 +210,10 @@ class Gatekeeper:
             except (aiohttp.ClientError, TimeoutError, TestbedError) as error:
                 log.info("pod %s/%s: %s", pod.namespace, pod.name, error)
 
-    async def _annotate(self, pod: Ref, slots: asyncio.Semaphore) -> None:
+    async def _annotate(self, pod: Ref, uid: str, slots: asyncio.Semaphore) -> None:
+        """That very pod: by now there may be another one of its name, which waits."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        body = {"metadata": {"annotations": {kwok.MOUNTS_READY: "true"}}}
+        body = {"metadata": {"uid": uid, "annotations": {kwok.MOUNTS_READY: "true"}}}
         async with slots:
             try:
                 await self._client.merge_patch(path, body)
@@ -214,7 +222,7 @@ class Gatekeeper:
                 await asyncio.sleep(_RETRY_S)
                 self._changed.set()
             else:
-                self._world.waiting.pop(pod, None)
+                self._world.opened(pod, uid)
 
 
 async def run(root: Path) -> None:

@@ -54,10 +54,24 @@ def speak(east: Any, west: Any) -> Any:
     return speaking
 
 
+def what_is_said_of(kubectl: Any, place: str, name: str) -> str:
+    """The Pod and its Placement at the gateway, and what the members have."""
+    looks = [
+        kubectl.run("get", f"pod/{name}", f"placement/pod-{name}", "-n", place, "-o", "yaml"),
+        *(
+            kubectl.at(member).run("get", "pods,cm,events", "-n", place, "-o", "yaml")
+            for member in ("east", "west")
+        ),
+    ]
+    return "\n".join(look.out + look.err for look in looks)
+
+
 def run(kubectl: Any, place: str, name: str, *arguments: str) -> dict[str, Any]:
     """A Pod that is ready."""
     kubectl("run", name, "--image=registry.example/web:1", "-n", place, *arguments)
-    kubectl("wait", "--for=condition=Ready", f"pod/{name}", "-n", place, "--timeout=60s")
+    wait = ("wait", "--for=condition=Ready", f"pod/{name}", "-n", place, "--timeout=60s")
+    waited = kubectl.run(*wait)
+    assert waited.code == 0, f"{waited}\n{what_is_said_of(kubectl, place, name)}"
     found: dict[str, Any] = kubectl.json("get", "pod", name, "-n", place)
     return found
 

@@ -142,6 +142,16 @@ def test_a_list_replaces_what_was_known_of_its_resource_only():
     assert GATE not in world.present
 
 
+def test_another_pod_of_the_name_waits_on_when_the_one_before_was_opened():
+    world = World()
+    for uid in ("before", "after"):
+        world.put("pods", {**GATED, "metadata": {**GATED["metadata"], "uid": uid}})
+    world.opened(POD, "before")
+    assert world.waiting[POD].uid == "after"
+    world.opened(POD, "after")
+    assert world.waiting == {}
+
+
 def test_the_stages_carry_the_annotations_of_the_code(tmp_path):
     made = layout.Layout("east", tmp_path, 0, layout.Ports(1, 2, 3, 4))
     text = kwok.configuration(made)
