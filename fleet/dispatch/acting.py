@@ -137,6 +137,10 @@ class Actor:
                     await self._release(remote, act, workload)
         except ApiError as error:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
+                if error.http_code == 403 and await self._premises.settle(
+                    remote, cluster, workload
+                ):
+                    raise
                 return Refused(reason_of(error), str(error))
             if isinstance(act, Resize | Meet | Open) and error.http_code in _FINAL_CODES - {404}:
                 return self._dated(Refused(reason_of(error), str(error)))
@@ -171,6 +175,8 @@ class Actor:
                 remote, shard.cluster, workload.namespace
             )
             if not numbered and not whole and not record.offsets:
+                if await self._premises.settle(remote, shard.cluster, workload):
+                    raise Unavailable(f"{shard.cluster} {why}")
                 return Refused("NoGlobalIndex", why)
         priority_class, refused = await self._premises.hold_class(remote, shard.cluster, workload)
         refused = refused or await self._refuses_what_follows(remote, shard, workload, record)
@@ -194,7 +200,12 @@ class Actor:
         kind = workload.kind
         wanted = kind.shape(workload, shard, terms)
         self._leases.granted(self._key(shard, workload), act.deadline_s)
-        made = await remote.create(kind.gvr, workload.namespace, wanted)
+        try:
+            made = await remote.create(kind.gvr, workload.namespace, wanted)
+        except ApiError as error:
+            if error.http_code == 403 and await self._premises.lacks(remote, priority_class):
+                raise Unavailable(f"PriorityClass {priority_class} was just deleted") from error
+            raise
         owner = _owner(kind, made["metadata"]["name"], made["metadata"]["uid"])
         return await self._carry(remote, shard, workload, owner=owner) or await self._wall(
             remote, shard, workload, record, {}, owner=owner
@@ -260,7 +271,8 @@ class Actor:
         self, remote: Remote, shard: Shard, workload: Workload, record: Record
     ) -> Refused | None:
         """Whether the member would refuse what the shard needs to begin: asked by dry runs while
-        nothing has started, so that no gang begins half because of it."""
+        nothing has started, so that no gang begins half because of it. Raises ApiError for what it
+        does refuse."""
         if record.apart.walled and (refused := self._premises.walls(shard.cluster)) is not None:
             return refused
         name = shard.name(workload.name)
@@ -282,10 +294,8 @@ class Actor:
             try:
                 await remote.create(gvr, workload.namespace, obj, dry_run=True)
             except ApiError as error:
-                if error.http_code in _REFUSALS:
-                    return Refused(reason_of(error), str(error))
-                if error.http_code >= _FAULTS:
-                    raise  # it would fail there as well
+                if error.http_code in _REFUSALS or error.http_code >= _FAULTS:
+                    raise  # it would be so in earnest as well
                 # Any other answer is none: what is there already, a webhook that knows no dry run.
         return None
 

@@ -17,11 +17,11 @@ from fleet.dispatch.marks import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
 )
-from fleet.dispatch.sight import Refused
+from fleet.dispatch.sight import Refused, moment
 from fleet.dispatch.walls import NETWORK_POLICIES
 from fleet.errors import ApiError
 from fleet.kube.resources import GroupVersionResource
-from fleet.members.binding import ROLE_BINDINGS
+from fleet.members.binding import DISPATCHER, ROLE_BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -36,6 +36,9 @@ PODS: Final = GroupVersionResource("", "v1", "pods")
 PRIORITY_CLASSES: Final = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
 _PROBE_EVERY_S: Final = 0.2
 _PROBES: Final = 25
+_SETTLES_S: Final = 10.0
+"""How long a member may take to go by what was just made there: its API servers hear of classes,
+bindings and policies by watches of their own, and a controller furnishes a new namespace."""
 
 
 class Offers(Protocol):
@@ -176,6 +179,32 @@ class Premises:
                 if error.http_code != 409:
                     raise
         return name, None
+
+    async def lacks(self, remote: Remote, name: str) -> bool:
+        """Whether a class that `hold_class` gave is gone again."""
+        return bool(name) and await remote.get(PRIORITY_CLASSES, "", name) is None
+
+    # -- what takes a moment
+
+    async def settle(self, remote: Remote, cluster: str, workload: Workload) -> bool:
+        """Whether something that a shard needs there was made a moment ago, so that a refusal may
+        be over with the next try. Upstream's controllers meet the same, and try again."""
+        needed = [
+            (NAMESPACES, "", workload.namespace),
+            (ROLE_BINDINGS, workload.namespace, DISPATCHER),
+            (PRIORITY_CLASSES, "", shape.hold_class(workload)),
+        ]
+        version = self._policy_version(cluster)
+        if workload.indexed and version is not None:
+            bindings = GroupVersionResource(ranks.GROUP, version, ranks.BINDINGS)
+            needed.append((bindings, "", ranks.NAME))
+        for gvr, namespace, name in needed:
+            if self._offers.serves(cluster, gvr):
+                present = await remote.joined.get(gvr, namespace, name)
+                made = moment(present["metadata"].get("creationTimestamp")) if present else None
+                if made is not None and remote.clock - made < _SETTLES_S:
+                    return True
+        return False
 
 
 def not_accepted(cluster: str, namespace: Mapping[str, Any]) -> Refused | None:
