@@ -96,11 +96,17 @@ class Looker:
                 for debt in record.owed
             }
         return Seen(
-            {cluster: task.result() for cluster, task in shards.items()},
+            {cluster: self._as_of_now(task.result()) for cluster, task in shards.items()},
             {key: task.result() for key, task in debts.items()},
             # Asked last: it may have been taken away during the look.
             disturbed=self._departures.disturbed(workload.uid),
         )
+
+    def _as_of_now(self, sight: Sight) -> Sight:
+        """With the member's time at the end of the look: it may have waited long for another one,
+        and what is due by then is not to wait for the next."""
+        remote = self._remote(sight.cluster) if sight.reached else None
+        return sight if remote is None else replace(sight, clock=remote.clock)
 
     async def _within(self, looking: Awaitable[Sight], record: Record, key: ShardKey) -> Sight:
         """What `looking` sees, or that it took too long."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +52,38 @@ async def split(fleet):
     await fleet.settle()
     await fleet.wait(LEASE_S / 3 + 1, gateway=False)
     return fleet.members
+
+
+async def test_the_time_that_a_look_took_counts(fleet, split):
+    """A lease that was not due yet when its member answered is when another one has not."""
+    split["west"].cut = True
+    await fleet.reconciler.reconcile(JOB)  # renewed, and the silence is stored
+
+    def left_s():
+        (job,) = split["east"].all("jobs")
+        began = datetime.fromisoformat(job["status"]["startTime"]).timestamp()
+        return began + job["spec"]["activeDeadlineSeconds"] - fleet.clock.now
+
+    while left_s() > LEASE_S * 2 / 3 + 1:
+        await fleet.round(gateway=False)
+    answered = asyncio.Event()
+
+    async def tells(request):
+        if "labelSelector" in dict(request.query):  # for its pods, the last that it is asked for
+            answered.set()
+
+    async def takes_long(request):
+        await answered.wait()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        fleet.clock.now += 3
+        raise TransportError("no answer")
+
+    east = Listening(split["east"], tells)
+    split["west"].handle = takes_long
+    assert left_s() > LEASE_S * 2 / 3
+    await fleet.reconciler.reconcile(JOB)
+    assert east.renewed.is_set()
 
 
 async def test_a_renewal_goes_out_before_another_ones_silence_is_stored(fleet, split):
