@@ -13,6 +13,8 @@ from utilisation_week import HOUR_S, Gang, Load, Told, play, week
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @functools.cache
 def two_days() -> tuple[Load, Mapping[str, Told]]:
