@@ -2,11 +2,11 @@
 
 The body is `{"objects": […]}`: workloads, and FleetQuotas, LendingPolicies, PlacementPolicies,
 PriceBooks and Namespaces as they would be.
-Each goes first through what a write of it would go through, as the caller and with `dryRun=All`, on
-top of those before it; so what would be refused is refused here, with the same words, and what
-would be warned of is warned of. Then the planner is asked, and nothing
-is written. With `"exact": true` each decision is held against the proven optimum, where OR-tools is
-installed. `fleet plan` shows the answer.
+Each goes first through what a write of it would go through, as the caller, with `dryRun=All` and
+`fieldValidation=Strict` as kubectl asks for it, on top of those before it; so what would be refused
+is refused here, with the same words, and what would be warned of is warned of. Then the planner is
+asked, and nothing is written. With `"exact": true` each decision is held against the proven
+optimum, where OR-tools is installed. `fleet plan` shows the answer.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ async def _written(own: Handler, request: Request, obj: Object) -> Response:
     metadata = obj.get("metadata") or {}
     namespace = str(metadata.get("namespace") or "default") if resource.namespaced else ""
     headers = {"content-type": "application/json", "accept": "application/json"}
-    query = (("dryRun", "All"),)
+    query = (("dryRun", "All"), ("fieldValidation", "Strict"))
     place = path_of(resource.gvr, namespace=namespace)
     body = orjson.dumps(obj)
     try:

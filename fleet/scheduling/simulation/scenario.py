@@ -13,7 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from fleet.errors import ApiError, Invalid
+from fleet.kube.schema import FieldValidation, decode
+from fleet.kube.schema.documents import structural_schema
 from fleet.scheduling.lending.terms import terms_of
 from fleet.scheduling.mentions import known_of, unknown_names
 from fleet.scheduling.planner import Fleet
@@ -218,11 +222,12 @@ class _Parts:
         for each in self.of_kind(kind):
             obj = copy.deepcopy(each.obj)
             try:
+                _check_metadata(kind, obj)
                 kind.rules.default(obj)
                 kind.rules.validate(obj, None)
                 if "status" in obj:
                     kind.rules.validate_status(obj)
-            except Invalid as error:
+            except ApiError as error:
                 problems.add(each, error)
             else:
                 each.obj.clear()
@@ -265,6 +270,21 @@ class _Parts:
             more = len(self.others) - 5
             rest = f" and {more} more" if more > 0 else ""
             yield f"no part of a simulation: {names}{rest}"
+
+
+def _check_metadata(kind: Kind[Any], obj: Object) -> None:
+    """Raises BadRequest for what no object has in its `metadata`; of the rest its rules judge. What
+    some server has let in is sound."""
+    if obj["metadata"].get("uid"):
+        return
+    gvr = kind.resource.gvr
+    told = {name: obj[name] for name in ("apiVersion", "kind", "metadata")}
+    decode(
+        orjson.dumps(told),
+        schema=structural_schema(kind.openapi),
+        kind=(gvr.group, gvr.version, kind.name),
+        validation=FieldValidation.STRICT,
+    )
 
 
 def _workload_key(placement: Object) -> tuple[str, str, str]:

@@ -47,7 +47,7 @@ class Own:
 
     async def handle(self, request):
         self.requests.append(request)
-        assert request.query == (("dryRun", "All"),)
+        assert request.query == (("dryRun", "All"), ("fieldValidation", "Strict"))
         obj = orjson.loads(request.body)
         if self.refuses is not None:
             raise self.refuses
@@ -348,6 +348,50 @@ async def test_the_labels_of_a_namespace_that_would_be_there_count(fleet):
     assert "quota" not in item["placement"]["status"]
     (item,) = orjson.loads((await fleet(quotas, NAMESPACE, in_new())).body)["items"]
     assert (item["verdict"], item["placement"]["status"]["quota"]) == ("Waits", "mine")
+
+
+def _job_with(change):
+    job = in_new()
+    job["spec"].update(change)
+    return job
+
+
+LIMIT = {"name": "m", "image": "i", "resources": {"limit": {GPU: "1"}}}
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        (in_new(containers=[LIMIT]), "spec.template.spec.containers[0].resources.limit"),
+        (_job_with({"completionmode": "Indexed"}), "spec.completionmode"),
+        (
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "new"},
+             "spec": {"containers": [LIMIT]}},
+            "spec.containers[0].resources.limit",
+        ),
+        *[
+            (named(kind, "lab", spec={}) | {"metadata": {"name": "lab", "lables": {}}},
+             "metadata.lables")
+            for kind in ("FleetQuota", "LendingPolicy", "PlacementPolicy", "PriceBook")
+        ],
+        ({**NAMESPACE, "metadata": {"name": "new", "lables": {"team": "a"}}}, "metadata.lables"),
+    ],
+)  # fmt: skip
+async def test_a_field_that_nobody_knows_is_refused_as_kubectl_has_it_refused(
+    fleet, wrong, field, there
+):
+    """Whether there is one of that name already or not."""
+    sound = {"Job": in_new(), "FleetQuota": quota("lab", 8), "Namespace": NAMESPACE}
+    first = sound.get(wrong["kind"]) if there else None
+    before = [NAMESPACE, *([first] if first not in (None, NAMESPACE) else [])]
+    with pytest.raises(BadRequest) as caught:
+        await fleet(*before, wrong)
+    kind, version = wrong["kind"], wrong["apiVersion"].rpartition("/")[2]
+    assert caught.value.message == (
+        f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: '
+        f'unknown field "{field}"'
+    )
 
 
 async def test_what_names_what_is_not_there_waits_and_the_rest_is_told(fleet):

@@ -307,6 +307,8 @@ def test_time_begins_with_the_newest_price_and_older_ones_are_unknown() -> None:
             CLUSTER.replace("status:", "spec: {networks: {paramPlane: x}}\nstatus:"),
             "spec.networks.paramPlane: unknown field, did you mean parameterPlane?",
         ),
+        (CLUSTER.replace("{name: a", "{name: a, labls: {}"), 'unknown field "metadata.labls"'),
+        (CLUSTER.replace("{name: a", "{name: a, finalizers: 1"), "cannot unmarshal number into Go"),
         (NODE.replace("n1.a", "n1.z"), "says no cluster that is there"),
         (NODE.replace('"3"', '"no"'), 'metadata.annotations[simulation.fleet.dev/count]: "no"'),
         (NODE.replace('cpu: "8"', "cpu: eight"), "(Node n1.a): "),
