@@ -64,7 +64,11 @@ class Kubectl(Protocol):
     """Runs one version of kubectl: `kubectl(member.kubeconfig, "get", "pods", "-A")`."""
 
     def __call__(
-        self, kubeconfig: Path, *arguments: str, stdin: str = "", timeout_s: float = _PATIENCE_S
+        self,
+        kubeconfig: Path,
+        *arguments: str,
+        stdin: str = "",
+        timeout_s: float = _PATIENCE_S + 10,
     ) -> Finished: ...
 
 
@@ -157,7 +161,7 @@ def kubectl(
         home = tmp_path_factory.mktemp(f"kubectl-{wanted.version}")
 
         def run(
-            kubeconfig: Path, *arguments: str, stdin: str = "", timeout_s: float = _PATIENCE_S
+            kubeconfig: Path, *arguments: str, stdin: str = "", timeout_s: float = _PATIENCE_S + 10
         ) -> Finished:
             done = subprocess.run(
                 [path, "--kubeconfig", kubeconfig, *arguments],
