@@ -22,7 +22,7 @@ WHOLE = f"{TABLE};includeObject"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 AGE = re.compile(r"(\d+[dhms])+|<invalid>|<unknown>")
 # Read by everybody differently: the fleet answers for itself, or they change between two reads.
-_TRIES = 5
+_TRIES = 50
 NOT_COMPARED = {"namespaces", "componentstatuses", "events", "leases"}
 WORDED_BY_GO = {"resourceVersion=many", "continue=nonsense"}  # an error of Go's parser in them
 OBJECTS: list[tuple[str, dict[str, Any]]] = [

@@ -110,17 +110,22 @@ def test_lists_go_on_and_name_who_is_stale(
         f"{SPACE}.two",
     }
     with down(bare_members[1], how=how):
-        answer = _until(lambda: (a := door.request("GET", path)).warnings and a)
+        told = re.compile(r'299 - "two: last seen \d+ (s|min) ago, shown as it was then"')
+        # On a busy machine the other one is late as well now and then.
+        answer = _until(
+            lambda: (
+                (a := door.request("GET", path)).warnings
+                and all(map(told.fullmatch, a.warnings))
+                and a
+            )
+        )
         assert answer.status == 200
         assert answer.json["items"] == whole["items"]
         assert len(answer.warnings) == 1
-        assert re.fullmatch(
-            r'299 - "two: last seen \d+ (s|min) ago, shown as it was then"', answer.warnings[0]
-        )
         # from the cache at once; its age is said as well, for as long as it is known to be old
         assert door.request("GET", f"{path}&resourceVersion=0").json["items"] == whole["items"]
         # who asks for one member's part is told of that one alone
-        assert not door.request("GET", _path(".one")).warnings
+        _until(lambda: not door.request("GET", _path(".one")).warnings)
         assert door.request("GET", _path(".two")).warnings
         assert door.request("GET", f"{_path('.two')}/c").warnings
         complete = door.request("GET", f"{path}&freshness=complete")
@@ -199,7 +204,9 @@ def test_kinds_of_one_member_are_served_for_that_member(
         assert states == {"Current"}
         assert "compat.example" in {group["metadata"]["name"] for group in groups["items"]}
     _until(lambda: not door.request("GET", f"{GIZMO_PATH}/gizmos").warnings)
-    door.delete(f"{GIZMO_PATH}/namespaces/{SPACE}.two/gizmos/g")
+    # One that has just come back may break off a connection once more: the answer says try again.
+    gizmo = f"{GIZMO_PATH}/namespaces/{SPACE}.two/gizmos/g"
+    _until(lambda: door.request("DELETE", gizmo).status in (200, 404))
 
 
 def test_a_definition_made_and_removed_while_it_is_watched(
