@@ -45,6 +45,7 @@ from fleet.gateway.health import Health
 from fleet.gateway.kubeconfig import KubeconfigFile, url_of
 from fleet.gateway.logs import log_exchange
 from fleet.gateway.metrics import RequestMetrics, watch_long_running
+from fleet.gateway.priority_classes import OneDefault
 from fleet.gateway.probes import FirstLists, Running, add_store
 from fleet.gateway.sizes import GangSizes
 from fleet.gateway.state import StateDirectory
@@ -138,7 +139,7 @@ async def serve(config: Config, *, ready: Callable[[Gateway], None] = lambda _: 
             uid=_uid,
             rng=rng,
             server_address=address.removeprefix("https://"),
-            admission=(not_a_members, nodes, Declared(), sizes),
+            admission=(not_a_members, nodes, Declared(), sizes, OneDefault(store)),
             shards=shards,
             extensions=extensions,
         )

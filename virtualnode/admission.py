@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet.errors import Cause, Forbidden, Invalid
+from fleet.kube.defaults.validation.policies import SYSTEM_PRIORITIES
 from virtualnode.ranks import check_offset, number_over_shards
 from virtualnode.resources import JOBS, PODS, SERVICES
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-SYSTEM_PRIORITIES: Final = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
 _TOLERATED_S: Final = 300
 _NODE_TROUBLE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 

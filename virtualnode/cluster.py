@@ -26,6 +26,7 @@ from fleet.apiserver.kinds import Kinds
 from fleet.apiserver.writing import Writer
 from fleet.errors import AlreadyExists, MethodNotAllowed
 from fleet.kube import builtin
+from fleet.kube.defaults.validation.policies import SYSTEM_PRIORITIES
 from fleet.kube.wire import Response
 from fleet.store.memory import MemoryBackend
 from fleet.store.objects import ObjectStore
@@ -59,10 +60,6 @@ Object = dict[str, Any]
 
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _HEALTH: Final = ("livez", "readyz", "healthz")
-_SYSTEM_CLASSES: Final = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +237,7 @@ class Cluster:
         """What a cluster has from its beginning."""
         for name in NAMESPACES:
             await self._make(resources.NAMESPACES, "v1", "Namespace", name)
-        for name, value in _SYSTEM_CLASSES.items():
+        for name, value in SYSTEM_PRIORITIES.items():
             kind = "PriorityClass"
             await self._make(
                 resources.PRIORITY_CLASSES, "scheduling.k8s.io/v1", kind, name, value=value

@@ -1,7 +1,7 @@
 """Warnings on writes: of workloads that nobody carries out, which are kept and do not run; of rules
 that nothing obeys; of changes of a Job that runs already, which are not brought to where it runs;
-of a last checkpoint that is to come; and, on a dry run of what is carried out, what would be
-decided about it.
+of a last checkpoint that is to come; of names that nothing has (`workload_mentions`); and, on a dry
+run of what is carried out, what would be decided about it.
 
 Stands before the kernel of the fleet's own objects; `fleet.dispatch.unplaced` says which kinds are
 not carried out, `plans` what would be decided.
@@ -9,7 +9,6 @@ not carried out, `plans` what would be decided.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,10 +17,12 @@ from fleet.dispatch import record as records
 from fleet.dispatch.jobs import JOBS
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
+from fleet.gateway.givens import PRIORITY_CLASSES
+from fleet.gateway.workload_mentions import policy_named, unknown_names
 from fleet.kube import builtin, paths
 from fleet.scheduling.checkpoints import not_come
-from fleet.scheduling.selection import POLICY_LABEL, SHARED_NAMESPACE
-from policies import PLACEMENT, PLACEMENT_POLICY
+from fleet.scheduling.selection import POLICY_LABEL
+from policies import PLACEMENT
 from policies.placement import name_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _FOLLOWED = frozenset({
     "activeDeadlineSeconds", "backoffLimit", "managedBy", "suspend", "ttlSecondsAfterFinished",
 })  # fmt: skip
 _SIZE = frozenset({"spec.completions", "spec.parallelism"})
+_NO_DEFAULT = (
+    "globalDefault: nobody obeys this; a workload that names no PriorityClass has the priority 0"
+)
 _PLACED = frozenset({"QuotaHeld", "Holding", "Committed", "Running"})
 
 
@@ -71,7 +75,10 @@ class WorkloadWarnings:
                 told = not_come(obj, now=self._now().timestamp())
                 response.warnings += (told,) if told else ()
                 if not _is_a_dry_run(request):  # that one is told more
-                    response.warnings += self._unknown_policy(obj)
+                    response.warnings += tuple(unknown_names(obj, self._store))
+            if target is not None and _is_a_write(target) and target.gvr == PRIORITY_CLASSES:
+                marked = _object_in(response).get("globalDefault")
+                response.warnings += (_NO_DEFAULT,) if marked else ()
             if before is not None and (kept := _kept(*before, _object_in(response))):
                 response.warnings += (kept,)
         return response
@@ -79,23 +86,6 @@ class WorkloadWarnings:
     def _foreseen(self, response: Response) -> str:
         obj = _object_in(response)
         return self.foresee(obj) if obj else ""
-
-    def _unknown_policy(self, obj: Object) -> tuple[str, ...]:
-        """That a workload names a policy that is not there."""
-        metadata: Object = obj.get("metadata") or {}
-        named = _policy_named(obj)
-        places = dict.fromkeys((metadata.get("namespace", ""), SHARED_NAMESPACE))
-        kind = PLACEMENT_POLICY.resource
-        if not named or any(self._store.get(kind, place, named) for place in places):
-            return ()
-        snapshot = self._store.collection(kind).snapshot()
-        known = [each.name for each in snapshot.entries() if each.namespace in places]
-        near = get_close_matches(named, known, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        return (
-            f'metadata.labels[{POLICY_LABEL}]: no PlacementPolicy is called "{named}", neither in '
-            f"{' nor in '.join(places)}: it waits until there is one{meant}",
-        )
 
     def _placed_job(self, request: Request) -> tuple[Object, Record] | None:
         """The Job that a request would change, as it is before, and its record; None unless it has
@@ -134,7 +124,7 @@ def _kept(old: Object, record: Record, new: Object) -> str:
     }
     if record.elastic:
         changed -= _SIZE  # it follows them; what it cannot have was refused
-    if _policy_named(old) != _policy_named(new):
+    if policy_named(old) != policy_named(new):
         changed.add(f"metadata.labels[{POLICY_LABEL}]")
     if not changed:
         return ""
@@ -143,10 +133,6 @@ def _kept(old: Object, record: Record, new: Object) -> str:
         f"{fields}: the Job runs on as it was placed; the change takes effect when it is placed "
         "anew: set spec.suspend to true, and back to false once its pods are gone"
     )
-
-
-def _policy_named(obj: Object) -> str:
-    return str(((obj.get("metadata") or {}).get("labels") or {}).get(POLICY_LABEL, ""))
 
 
 def _is_a_dry_run(request: Request) -> bool:

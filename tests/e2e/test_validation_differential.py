@@ -94,8 +94,9 @@ KINDS = {
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Ingress": ("networking.k8s.io/v1", "ingresses"),
+    "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses"),
 }
-CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
 
 APP = {"app": "web"}
 SELECTOR = {"matchLabels": APP}
@@ -946,6 +947,23 @@ WRONG: dict[str, tuple[str, Object]] = {
             }
         },
     ),
+    "priority-policy": ("PriorityClass", {"value": 1000, "preemptionPolicy": "Sometimes"}),
+    "priority-policy-empty": ("PriorityClass", {"value": 1000, "preemptionPolicy": ""}),
+    "priority-value": ("PriorityClass", {"value": 1_000_000_001, "preemptionPolicy": "Odd"}),
+    "priority-name": ("PriorityClass", {"metadata": {"name": "Upper"}, "value": 1}),
+    "priority-system": ("PriorityClass", {"metadata": {"name": "system-mine"}, "value": 1}),
+    "priority-system-value": (
+        "PriorityClass",
+        {"metadata": {"name": "system-node-critical"}, "value": 2_000_000_001},
+    ),
+    "priority-system-default": (
+        "PriorityClass",
+        {
+            "metadata": {"name": "system-cluster-critical"},
+            "value": 2_000_000_000,
+            "globalDefault": True,
+        },
+    ),
     "lease": (
         "Lease",
         {"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1, "preferredHolder": "x"}},
@@ -982,6 +1000,10 @@ BODIES: dict[str, tuple[str, Any]] = {
     "inlined-handler": ("Pod", pod(probe(httpGet="x"))),
     "inlined-volume": ("Pod", volumes({"emptyDir": 3})),
     "time-number": ("Lease", {"spec": {"renewTime": 3}}),
+    "priority-text": ("PriorityClass", {"value": "1000"}),
+    "priority-too-large": ("PriorityClass", {"value": 2**31}),
+    "priority-unknown": ("PriorityClass", {"value": 1, "descripton": "x"}),
+    "priority-description": ("PriorityClass", {"value": 1, "description": 3}),
     "other-kind": ("Pod", {"kind": "Job", "apiVersion": "batch/v1"}),
     "no-such-kind": ("Pod", {"kind": "Nope"}),
     "no-such-version": ("Pod", {"apiVersion": "v7"}),
@@ -1014,6 +1036,18 @@ TEXTS: dict[str, tuple[str, str]] = {
 
 # kind, the fields of the object, a merge patch that is refused
 CHANGES: dict[str, tuple[str, Object, Object]] = {
+    "priority-value": ("PriorityClass", {"value": 5}, {"value": 6, "description": "x"}),
+    "priority-value-zero": ("PriorityClass", {"value": 5}, {"value": None}),
+    "priority-policy": (
+        "PriorityClass", {"value": 5}, {"preemptionPolicy": "Never", "description": "x"},
+    ),
+    "priority-policy-odd": ("PriorityClass", {"value": 5}, {"preemptionPolicy": "Sometimes"}),
+    "priority-policy-unset": (
+        "PriorityClass", {"value": 5, "preemptionPolicy": "Never"}, {"preemptionPolicy": None},
+    ),
+    "priority-all": (
+        "PriorityClass", {"value": 5}, {"value": 2_000_000_000, "preemptionPolicy": "Odd"},
+    ),
     "job-template": ("Job", job(), {"spec": {"template": {"spec": {"hostname": "x"}}}}),
     "job-template-metadata": (
         "Job", job(), {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}},

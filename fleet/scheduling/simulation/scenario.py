@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from fleet.errors import ApiError, Invalid
+from fleet.kube.defaults.validation.policies import SYSTEM_PRIORITIES
 from fleet.kube.schema import FieldValidation, decode
 from fleet.kube.schema.documents import structural_schema
 from fleet.scheduling.lending.terms import terms_of
@@ -58,10 +59,6 @@ LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _POLICIES: Final[tuple[Kind[Any], ...]] = (
     CLUSTER, PLACEMENT_POLICY, FLEET_QUOTA, LENDING_POLICY, PRICE_BOOK,
 )  # fmt: skip
-_SYSTEM_CLASSES: Final = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
 _OF_THE_RELEASE: Final = frozenset(
     {("", "Node"), ("", "Namespace"), ("scheduling.k8s.io", "PriorityClass")}
 )
@@ -294,7 +291,7 @@ def _workload_key(placement: Object) -> tuple[str, str, str]:
 
 
 def _priorities(parts: _Parts) -> tuple[dict[str, int], frozenset[str]]:
-    values, never = dict(_SYSTEM_CLASSES), set[str]()
+    values, never = dict(SYSTEM_PRIORITIES), set[str]()
     for each in parts.classes:
         values[each.name] = int(each.obj.get("value", 0))
         if each.obj.get("preemptionPolicy") == "Never":

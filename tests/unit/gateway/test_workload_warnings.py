@@ -124,6 +124,48 @@ async def test_a_policy_that_is_not_there_is_warned_of(door: Any, named: str, to
     )
 
 
+async def make_class(door: Any, name: str, **more: Any) -> tuple[str, ...]:
+    body = {
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": name}, "value": 1000, **more,
+    }  # fmt: skip
+    return await send(door, "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+
+
+@pytest.mark.parametrize("kind", ["Job", "Pod"])
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"priorityClassName": "high"}, None),
+        ({"priorityClassName": "hgih"}, "; did you mean high?"),
+        ({"priorityClassName": "other"}, ""),
+        ({"priorityClassName": "hgih", "priority": 5}, None),
+        ({}, None),
+    ],
+)
+async def test_a_class_of_priority_that_is_not_there_is_warned_of(
+    door: Any, kind: str, asked: Any, told: str | None
+) -> None:
+    await make_class(door, "high")
+    spec = {"containers": [{"name": "main", "image": "any"}], "restartPolicy": "Never", **asked}
+    if kind == "Job":
+        body = {"apiVersion": "batch/v1", "spec": {"template": {"spec": spec}}}
+        path, field = JOBS, "spec.template.spec.priorityClassName"
+    else:
+        body = {"apiVersion": "v1", "spec": spec}
+        path, field = "/api/v1/namespaces/cv/pods", "spec.priorityClassName"
+    said = await send(door, "POST", path, {**body, "kind": kind, "metadata": {"name": "x"}})
+    named = asked.get("priorityClassName")
+    waits = f'{field}: no PriorityClass is called "{named}": it waits until there is one'
+    assert said == (() if told is None else (f"{waits}{told}",))
+
+
+async def test_a_default_class_is_told_that_it_is_none(door: Any) -> None:
+    (said,) = await make_class(door, "usual", globalDefault=True)
+    assert said.startswith("globalDefault: nobody obeys this")
+    assert await make_class(door, "other", globalDefault=False) == ()
+
+
 @pytest.mark.parametrize(
     ("at", "warned"),
     [

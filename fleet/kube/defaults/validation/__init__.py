@@ -84,6 +84,11 @@ _RULES: Final[Mapping[GroupKind, Callable[[Problems, Object], None]]] = MappingP
     }
 )
 
+_CREATE_RULES: Final[Mapping[GroupKind, Callable[[Problems, Object], None]]] = MappingProxyType(
+    {("scheduling.k8s.io", "PriorityClass"): policies.check_priority_class}
+)
+"""Of kinds that a change is not held to what a new one is."""
+
 _UPDATE_RULES: Final[Mapping[GroupKind, Callable[[Problems, Object, Object], None]]] = (
     MappingProxyType(
         {
@@ -97,6 +102,7 @@ _UPDATE_RULES: Final[Mapping[GroupKind, Callable[[Problems, Object, Object], Non
             ("apps", "ReplicaSet"): apps.check_selector_update,
             ("apps", "StatefulSet"): apps.check_stateful_set_update,
             ("batch", "Job"): jobs.check_job_update,
+            ("scheduling.k8s.io", "PriorityClass"): policies.check_priority_class_update,
             (_RBAC, "ClusterRoleBinding"): policies.check_role_binding_update,
             (_RBAC, "RoleBinding"): policies.check_role_binding_update,
         }
@@ -152,8 +158,9 @@ def validate_create(
         name_rule=rule,
         core_finalizers=_core_finalizers(key, schema),
     )
-    if key in _RULES:
-        _RULES[key](problems, obj)
+    for rules in (_RULES, _CREATE_RULES):
+        if key in rules:
+            rules[key](problems, obj)
     if schema is not None and schema.custom:
         check_custom(problems, obj, schema)
     problems.raise_if_any(group=group, kind=kind, name=obj["metadata"].get("name", ""))

@@ -1,4 +1,5 @@
-"""Rules for the kinds that steer others: RBAC, autoscalers, budgets, leases, events, namespaces."""
+"""Rules for the kinds that steer others: RBAC, autoscalers, budgets, leases, events, namespaces,
+classes of priority."""
 
 from __future__ import annotations
 
@@ -21,6 +22,14 @@ _METRICS: Final = {
     "Pods": "pods",
     "Resource": "resource",
 }
+
+SYSTEM_PRIORITIES: Final = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+"""The classes that every cluster has, with their values."""
+_SYSTEM_PREFIX: Final = "system-"
+_HIGHEST_OF_USERS: Final = 1_000_000_000
 
 
 def check_namespace(problems: Problems, namespace: Object) -> None:
@@ -128,6 +137,41 @@ def check_namespace_status(problems: Problems, new: Object, old: Object) -> None
     if phase != wanted:
         why = f"may only be '{wanted}' if `deletionTimestamp` is {when}"
         problems.invalid("status.Phase", phase, why)
+
+
+def check_priority_class(problems: Problems, priority_class: Object) -> None:
+    """Of a new one; what can be wrong with it cannot change."""
+    name, value = priority_class["metadata"].get("name", ""), priority_class.get("value", 0)
+    if name.startswith(_SYSTEM_PREFIX):
+        default = bool(priority_class.get("globalDefault"))
+        if why := _no_system_class(name, value, default=default):
+            problems.forbidden(
+                "metadata.name",
+                f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system use "
+                f"only. error: {why}",
+            )
+    elif value > _HIGHEST_OF_USERS:
+        problems.forbidden(
+            "value", f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}"
+        )
+    policy = priority_class.get("preemptionPolicy", "PreemptLowerPriority")
+    problems.one_of("preemptionPolicy", policy, ("PreemptLowerPriority", "Never"))
+
+
+def check_priority_class_update(problems: Problems, new: Object, old: Object) -> None:
+    if new.get("value", 0) != old.get("value", 0):
+        problems.forbidden("value", "may not be changed in an update.")
+    problems.immutable("preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
+
+
+def _no_system_class(name: str, value: int, *, default: bool) -> str:
+    """Why it is none of the classes of the system; "" for one."""
+    known = SYSTEM_PRIORITIES.get(name)
+    if known is None:
+        return f"{name} is not a known system priority class"
+    if value != known:
+        return f"value of {name} PriorityClass must be {known}"
+    return f"globalDefault of {name} PriorityClass must be false" if default else ""
 
 
 def check_disruption_budget(problems: Problems, budget: Object) -> None:
