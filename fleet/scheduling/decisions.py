@@ -70,6 +70,8 @@ class Why:
     spared: str = ""
     """Uid of what may be ended for it, though not before `spared_s`."""
     spared_s: float | None = None
+    saves: bool = False
+    """Whether it is because it will have saved by then."""
 
     def __str__(self) -> str:
         return SENTENCES[self.reason].format(

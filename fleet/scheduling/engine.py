@@ -174,8 +174,12 @@ class Engine:
 
     def saved(self, uid: str, at: float | None) -> None:
         """When its last checkpoint was complete; None where nobody says."""
-        if (run := self._state.runs.by_uid.get(uid)) is not None:
+        run = self._state.runs.by_uid.get(uid)
+        if run is not None and run.saved_s != at:
             run.saved_s = at  # whoever is weighed against it is never at rest
+            marks = self._state.root(run.item.quota).marks.by_uid.values()
+            if any(uid in mark.saves for mark in marks):
+                self._state.stir(run.item.quota)
 
     def quota_changed(self, tree: Tree) -> None:
         """What runs stays charged, wherever limits are put; earmarks collect anew, and keep age."""

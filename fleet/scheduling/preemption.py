@@ -7,7 +7,8 @@ above its guaranteed amount goes (kueue#10171); a gang that reaches below goes o
 else does. Protected gangs are passed over, not given up for (KAI#1750).
 
 Victims are whole gangs. Of two choices that one is better that loses less work of those which are
-to be spared most: which borrow nothing, then by priority, the highest first. A choice that loses
+to be spared most: which borrow nothing, then by priority, the highest first. What saves soon loses
+less then: where waiting for that costs less, nobody goes before. A choice that loses
 more than it is worth, takes back more than a node may or ends more than is asked for is none.
 `victims` searches; nothing is returned unless the preemptor has quota and a place once they are
 gone. Next step: `queue.evicting` tells them to go and holds what they leave.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _LOSES: Final = "evicting for it would lose more work than waiting costs"
 _ENDS_MORE: Final = "making room for it would evict more than it asks for"
 _TAKES_BACK: Final = "its node takes back no more in this minute"
+_SAVES: Final = "what may be evicted for it loses less once it has saved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class NoVictims:
     """When that may change by time alone: some may go then."""
     spared: str = ""
     """Uid of the first that is only protected until then."""
+    saves: frozenset[str] = frozenset()
+    """Uids of those whose checkpoints it waits for until then."""
     anybody: bool = True
     """Whether anybody might go: then a shorter wait or a longer run may change the answer."""
 
@@ -61,6 +65,7 @@ class Candidate:
     run: Run
     reclaim: bool
     lost: float
+    """At the best time: work, and what waiting for it costs."""
     below: bool = False
     """Whether its node would be left with less than what is guaranteed to it."""
 
@@ -86,6 +91,8 @@ class Preemptor:
     """How many accelerators more its node may take back in this minute; None: any."""
     most_lost: float | None = None
     """More lost work than that is not worth it."""
+    waits_until: float = 0
+    """How long it may wait for others to save."""
 
 
 def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | NoVictims:
@@ -110,7 +117,17 @@ def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | 
         return NoVictims(trial.bound, again_s)
     chosen = [trial.candidates[gang.uid] for gang in found.gone]
     uids = tuple(sorted(gang.uid for gang in found.gone))
-    lost = sum(each.lost for each in chosen)
+    lost, at_s = _best_time(who, [each.run for each in chosen])
+    if who.most_lost is not None and lost > who.most_lost:
+        return NoVictims(_LOSES, later, spared)
+    if at_s > who.now:
+        saving = {
+            each.run.item.uid: saves_s
+            for each in chosen
+            if (saves_s := each.run.saves_s) is not None and who.now < saves_s <= at_s
+        }
+        last = max(saving, key=lambda uid: (saving[uid], uid))
+        return NoVictims(_SAVES, at_s, last, frozenset(saving))
     return Victims(uids, found.placed, lost, sum(_taken_back(each) for each in chosen))
 
 
@@ -184,6 +201,23 @@ def _costed(candidates: list[Candidate]) -> list[Gang]:
     ]
 
 
+def _best_time(who: Preemptor, runs: Sequence[Run]) -> tuple[float, float]:
+    """What is lost if some go at the best time, its wait included; and that time.
+
+    That is at once, or when one of them has saved.
+    """
+    saved = (run.saves_s for run in runs)
+    times = {at for at in saved if at is not None and who.now < at <= who.waits_until}
+    return min(
+        (
+            who.weight * (at - who.now)
+            + sum(run.weight * run.loses_s(at, who.now) for run in runs),
+            at,
+        )
+        for at in (who.now, *times)
+    )
+
+
 def _taken_back(candidate: Candidate) -> int:
     return candidate.run.item.pieces if candidate.reclaim else 0
 
@@ -219,7 +253,7 @@ def _candidates(
                 if later is None or until < later:
                     later, spared = until, run.item.uid
                 continue
-            lost = run.weight * run.lost_s(who.now)
+            lost, _ = _best_time(who, [run])
             reaches = not inside and not _borrows(who.asked, run.asked, keep=True)
             found.append(Candidate(run, not inside, lost, reaches))
     return found, later, spared

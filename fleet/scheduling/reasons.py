@@ -121,6 +121,11 @@ def spared(why: Why, name: Callable[[str], str]) -> str:
     """Who may be ended for it, though not yet."""
     if why.spared_s is None:
         return ""
+    if why.saves:
+        return (
+            f"; {name(why.spared)} is to end for it once it has saved, which it should have by "
+            f"{_moment(why.spared_s)}"
+        )
     return (
         f"; {name(why.spared)} may be ended for it from {_moment(why.spared_s)}; until then it is "
         "spared (minRunTime, or an eviction before)"

@@ -246,7 +246,8 @@ class _Job:
         return Item(
             uid=gang.uid, quota=gang.team, priority=gang.priority, sequence=gang.sequence,
             requests={GPU: gang.size}, shape=gang.size, run_time_s=float(declared_s), demand=wish,
-            generation=self.generation, restart_s=float(RESTART_S),
+            generation=self.generation, saves_every_s=float(CHECKPOINT_S),
+            restart_s=float(RESTART_S),
         )  # fmt: skip
 
 

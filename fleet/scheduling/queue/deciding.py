@@ -268,7 +268,8 @@ class Turn:
                     self.out.append(told)
                     return self._park(line, Why("Evicting", starts_s=mark.starts_s))
                 if mark.spared is not None:
-                    why = replace(why, spared=mark.spared[0], spared_s=mark.spared[1])
+                    uid, until_s = mark.spared
+                    why = replace(why, spared=uid, spared_s=until_s, saves=bool(mark.saves))
         if not item.queues and not for_room:
             return self._no(line, why)
         return self._park(line, why)

@@ -1,7 +1,8 @@
 """Whether something that runs should end for work that waits, and what follows.
 
 Only where the wait would be long by itself and costs more than the work that is lost, where the
-rates and protections of quota nodes allow it, and where nobody makes room in the same member. What
+rates and protections of quota nodes allow it, and where nobody makes room in the same member; and
+not before they have saved, where to wait for that costs less than what they would lose. What
 the victims leave is held for the preemptor; if it has not started when that expires, it waits
 longer before it may try again (kueue#13662, kueue#2821). `fleet.scheduling.preemption` chooses.
 """
@@ -9,6 +10,7 @@ longer before it may try again (kueue#13662, kueue#2821). `fleet.scheduling.pree
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from fleet.scheduling.decisions import Admit, Preempt
@@ -35,7 +37,7 @@ _AFTER: Final = 0.001
 def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preempt | None:
     """Evict for the gang of an earmark whose start was foreseen, where that is right."""
     item, rules = mark.item, state.rules
-    mark.spared, mark.weighed = None, False
+    mark.spared, mark.weighed, mark.saves = None, False, frozenset()
     if mark.starts_s is not None and _may_ask(state, item, now):
         _look_again(state, mark, mark.starts_s + rules.patience_s + _AFTER)
     who = _preemptor(state, item, mark.asked, mark.starts_s, now)
@@ -47,7 +49,7 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
     found = choose(who, state.book, state.runs, state.placer)
     apply(holding)
     if isinstance(found, NoVictims):
-        mark.weighed = found.anybody
+        mark.weighed, mark.saves = found.anybody, found.saves
         if kept is not None:
             mark.placed = kept
             state.placer.take(item.uid, kept)
@@ -103,7 +105,18 @@ def _preemptor(
         busy=_busy_members(state),
         may_reclaim=_may_reclaim(state, item.quota, policy, now),
         most_lost=most_lost,
+        waits_until=_waits_until(item, starts_s, now),
     )
+
+
+def _waits_until(item: Item, starts_s: float | None, now: float) -> float:
+    """How long others are let save before they end for it: not while a service is refused, nor when
+    it has to start."""
+    if not item.queues:
+        return now
+    late = item.latest_s is not None and item.latest_s <= now
+    times = [starts_s, None if late else item.latest_s]
+    return min((at for at in times if at is not None), default=inf)
 
 
 def start(state: State, root: Root, mark: Mark, now: float) -> Admit | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fleet.scheduling.placer import Item, Placed
     from fleet.scheduling.quota.book import Ask
+
+_LATE: Final = 1 / 10
+"""How much later than expected a checkpoint may be known, as a part of the interval."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,22 @@ class Run:
         elif most is not None:
             since = max(now - most, since)
         return max(0.0, now - since) + self.item.restart_s
+
+    @property
+    def saves_s(self) -> float | None:
+        """By when its next checkpoint is known if it saves as its policy says; None where nobody
+        says when the last one was."""
+        every_s = self.item.saves_every_s
+        if self.saved_s is None or every_s is None:
+            return None
+        return max(self.saved_s, self.started_s) + every_s * (1 + _LATE)
+
+    def loses_s(self, at: float, now: float) -> float:
+        """What an eviction then loses, if it saves until then as its policy says."""
+        saves_s, every_s = self.saves_s, self.item.saves_every_s
+        if saves_s is None or every_s is None or not now < saves_s <= at:
+            return self.lost_s(at)
+        return (at - saves_s) % every_s + every_s * _LATE + self.item.restart_s
 
 
 @dataclass(slots=True)

@@ -38,6 +38,7 @@ def some_item(choose: random.Random, number: int, *, priority: int | None = None
         f"gang-{number:02}",
         run_time_s=choose.choice((None, 30.0, 400.0)),
         restart_s=choose.choice((0.0, 5.0, 60.0)),
+        saves_every_s=choose.choice((None, 20.0, 90.0)),
     )
 
 
@@ -51,6 +52,9 @@ def test_one_more_is_told_what_a_step_would_decide(seed):
         engine.submit(some_item(choose, number), now)
         now += choose.choice((0.0, 7.0, 60.0))
         engine.step(now)
+        for uid, run in engine.running().items():
+            if choose.random() < 0.5:
+                engine.saved(uid, max(run.started_s, now - choose.choice((0.0, 15.0, 70.0))))
     for _ in range(3):
         engine.step(now)
     before = (dict(engine.book.charges), engine.earmarks(), [*engine.waiting()])

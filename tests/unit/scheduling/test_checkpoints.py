@@ -201,6 +201,84 @@ def test_of_two_victims_the_one_goes_that_starts_again_sooner(quick) -> None:
     assert decided.victims == (quick,)
 
 
+def full(*works: tuple[Item, float | None], now: float, **rules: Any) -> Engine:
+    """A team whose quota is used up by these, each with when it saved."""
+    size = sum(work.requests[GPU] for work, _ in works)
+    engine = Engine(
+        Tree.of([Node("team", "", {GPU: Share(size)})]), Anywhere(), rules=Rules(**rules)
+    )
+    bring(engine, {}, {work.uid: Holds(work, held(work), saved) for work, saved in works}, now)
+    return engine
+
+
+def gone(engine: Engine, now: float) -> tuple[str, ...]:
+    """Who is told to go for others."""
+    return sum((e.victims for e in engine.step(now) if isinstance(e, Preempt)), ())
+
+
+SAVES = {"saves_every_s": HOUR, "restart_s": 300.0}
+
+
+def test_what_is_about_to_save_goes_once_it_has() -> None:
+    engine = full((item("w", **SAVES), 9 * HOUR), now=9.9 * HOUR)
+    engine.submit(item("urgent", priority=5), 9.9 * HOUR)
+    assert gone(engine, 9.9 * HOUR) == ()
+    why = engine.why("urgent")
+    assert (why.spared, why.spared_s, why.saves) == ("w", pytest.approx(10.1 * HOUR), True)
+    engine.saved("w", 9 * HOUR)
+    assert gone(engine, 9.95 * HOUR) == (), "that is said again, and nothing else"
+    engine.saved("w", 10 * HOUR)
+    assert gone(engine, 10.02 * HOUR) == ("w",)
+
+
+def test_a_checkpoint_that_does_not_come_is_not_waited_for_longer() -> None:
+    engine = full((item("w", **SAVES), 9 * HOUR), now=9.9 * HOUR)
+    engine.submit(item("urgent", priority=5), 9.9 * HOUR)
+    assert gone(engine, 9.9 * HOUR) == ()
+    at = engine.next_s()
+    assert at == pytest.approx(10.1 * HOUR)
+    assert gone(engine, at) == ("w",)
+
+
+@pytest.mark.parametrize(
+    ("saved", "victim", "urgent"),
+    [
+        (9.7 * HOUR, {}, {}),
+        (None, {}, {}),
+        (9 * HOUR, {"saves_every_s": None}, {}),
+        (8.5 * HOUR, {}, {}),
+        (9 * HOUR, {}, {"queues": False}),
+        (9 * HOUR, {}, {"latest_s": 10 * HOUR}),
+        (9 * HOUR, {"run_time_s": 10 * HOUR}, {}),
+    ],
+    ids=["just saved", "never said", "no policy", "overdue", "service", "deadline", "soon over"],
+)
+def test_it_goes_at_once_where_nothing_is_gained_by_waiting(saved, victim, urgent) -> None:
+    rules = {"worth": None, "patience_s": 0}
+    engine = full((item("w", **{**SAVES, **victim}), saved), now=9.9 * HOUR, **rules)
+    engine.submit(item("urgent", priority=5, **urgent), 9.9 * HOUR)
+    assert gone(engine, 9.9 * HOUR) == ("w",)
+
+
+def test_of_two_victims_the_one_that_saves_soon_is_waited_for() -> None:
+    soon, later = item("a", **SAVES), item("b", **SAVES)
+    engine = full((soon, 9 * HOUR), (later, 9.5 * HOUR), now=9.98 * HOUR)
+    engine.submit(item("urgent", priority=5), 9.98 * HOUR)
+    assert gone(engine, 9.98 * HOUR) == ()
+    assert engine.why("urgent").spared == "a"
+    engine.saved("a", 10 * HOUR)
+    assert gone(engine, 10 * HOUR) == ("a",)
+
+
+def test_of_several_that_go_together_those_are_waited_for_that_lose_more_by_it() -> None:
+    """The one saves within 80 seconds; what the other does in that time may be worth more."""
+    for size, waits in ((16, True), (1, False)):
+        first = item("a", size=size, **{**SAVES, "saves_every_s": 600.0})
+        engine = full((first, 10 * HOUR - 580), (item("b", size=16), None), now=10 * HOUR)
+        engine.submit(item("urgent", size=16 + size, priority=5), 10 * HOUR)
+        assert (gone(engine, 10 * HOUR) == ()) is waits
+
+
 def test_of_two_victims_the_one_goes_that_has_just_saved() -> None:
     tree = Tree.of([Node("team", "", {GPU: Share(8)})])
     for fresh in ("a", "b"):

@@ -88,7 +88,9 @@ def trees(draw: st.DrawFn) -> Tree:
 Event = tuple[str, int, str, int, int, float | None]
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["submit"] * 5 + ["finish"] * 2 + ["leave"] * 2 + ["resize", "withdraw"]),
+        st.sampled_from(
+            ["submit"] * 5 + ["finish"] * 2 + ["leave"] * 2 + ["save", "resize", "withdraw"]
+        ),
         st.integers(0, 30),
         st.sampled_from("abcd"),
         st.integers(1, 6),
@@ -125,8 +127,9 @@ class History:
         if what == "submit":
             uid = f"w{len(self.items)}"
             self.items[uid] = Item(
-                uid, node, priority, len(self.items), {GPU: size}, size, run_time_s=run
-            )
+                uid, node, priority, len(self.items), {GPU: size}, size, run_time_s=run,
+                saves_every_s=(None, 5.0, 20.0)[number % 3], restart_s=0.0,
+            )  # fmt: skip
             self.engine.submit(self.items[uid], self.now)
         elif what == "finish" and self.running:
             uid = sorted(self.running)[number % len(self.running)]
@@ -136,6 +139,8 @@ class History:
             uid = sorted(self.leaving)[number % len(self.leaving)]
             self.gone(uid)
             self.engine.evicted(uid, self.now)
+        elif what == "save" and self.running:
+            self.engine.saved(sorted(self.running)[number % len(self.running)], self.now)
         elif what == "resize" and self.running:
             uid = sorted(self.running)[number % len(self.running)]
             name, held, placed = self.running[uid]
@@ -278,6 +283,7 @@ def test_a_state_made_anew_from_what_runs_and_waits_is_the_same(
             run.started_s,
             requests=run.item.requests,
             evictions=run.evictions,
+            saved_s=run.saved_s,
             leaving_for=run.leaving_for,
         )
         again.running[uid] = history.running[uid]

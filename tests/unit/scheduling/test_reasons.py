@@ -128,6 +128,24 @@ def test_what_may_be_ended_for_it_later_is_told_with_when():
     assert [e.victims for e in decided if isinstance(e, Preempt)] == [("sweep",)]
 
 
+def test_what_ends_for_it_once_it_has_saved_is_told_with_when_that_should_be():
+    team = Node("team", shares={GPU: Share(guaranteed=16)})
+    engine = Engine(Tree.of([team]), Anywhere())
+    engine.submit(item("sweep", "team", 16, 1, saves_every_s=3600.0), 0.0)
+    engine.step(0.0)
+    engine.saved("sweep", 3600.0)
+    engine.submit(replace(item("train", "team", 16, 2), priority=1), 7000.0)
+    engine.step(7000.0)
+    _, words = answers(engine)["train"]
+    assert words.endswith(
+        "; it starts when 16 more are given back; job solo/sweep is to end for it once it has "
+        "saved, which it should have by 1970-01-01T02:06:00Z"
+    )
+    engine.saved("sweep", 7200.0)
+    decided = engine.step(7210.0)
+    assert [e.victims for e in decided if isinstance(e, Preempt)] == [("sweep",)]
+
+
 LENT = Terms("night", "serving", ("research",))
 
 
