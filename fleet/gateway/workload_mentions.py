@@ -1,8 +1,9 @@
-"""What a workload mentions that the fleet does not have: a policy, a class of priority.
+"""What a workload mentions that the fleet does not have: a policy, a class of priority, a key.
 
-It is kept, and waits until that is there; whoever wrote it is told so at once
-(`workload_warnings`). Where the names are looked up when it is placed: `fleet.scheduling.selection`
-and `fleet.scheduling.demand`.
+It is kept, and waits until the policy or class is there; a label or annotation that nobody reads
+has no effect. Whoever wrote it is told so at once (`workload_warnings`). Where the names are looked
+up when it is placed: `fleet.scheduling.selection` and `fleet.scheduling.demand`; all keys are in
+`keys`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from fleet.gateway import keys
 from fleet.gateway.givens import PRIORITY_CLASSES, row
 from fleet.scheduling.selection import POLICY_LABEL, SHARED_NAMESPACE
 from fleet.scheduling.workloads import read
@@ -28,6 +30,50 @@ def unknown_names(obj: Object, store: ObjectStore) -> Iterator[str]:
     if obj:
         yield from _unknown_policy(obj, store)
         yield from _unknown_classes(obj, store)
+
+
+def unread_keys(obj: Object, store: ObjectStore) -> Iterator[str]:
+    """A sentence for each label and annotation of the fleet's domain that has no effect on a
+    workload; labels that a policy selects by have one."""
+    metadata: Object = obj.get("metadata") or {}
+    told = {
+        each: [key for key in metadata.get(each) or () if key.startswith(keys.DOMAIN)]
+        for each in ("labels", "annotations")
+    }
+    selected = _selected_by(metadata.get("namespace", ""), store) if told["labels"] else frozenset()
+    for where, read_there in (
+        ("labels", keys.LABELS | selected),
+        ("annotations", keys.ANNOTATIONS),
+    ):
+        for key in told[where]:
+            if key not in read_there and key not in keys.MADE:
+                yield f"metadata.{where}[{key}]: nobody reads this{_instead(key, where, obj)}"
+
+
+def _instead(key: str, where: str, obj: Object) -> str:
+    if key in keys.ELSEWHERE:
+        return f" of a {obj.get('kind')}; it is {keys.ELSEWHERE[key]}"
+    readable = [*keys.LABELS, *keys.ANNOTATIONS]
+    names = {each.removeprefix(keys.DOMAIN): each for each in readable}
+    near = get_close_matches(key.removeprefix(keys.DOMAIN), [*names], n=1)
+    if not near:
+        return f"; the fleet reads {', '.join(sorted(readable))}"
+    meant = names[near[0]]
+    kind = "label" if meant in keys.LABELS else "annotation"
+    return (
+        f"; did you mean {meant}?" if where == f"{kind}s" else f"; did you mean the {kind} {meant}?"
+    )
+
+
+def _selected_by(namespace: str, store: ObjectStore) -> frozenset[str]:
+    """The labels that policies select the work of a namespace by."""
+    found: set[str] = set()
+    for entry in store.collection(PLACEMENT_POLICY.resource).snapshot().entries():
+        if entry.namespace in (namespace, SHARED_NAMESPACE):
+            selector: Object = (entry.parse().get("spec") or {}).get("workloads") or {}
+            found |= set(selector.get("matchLabels") or ())
+            found |= {each.get("key", "") for each in selector.get("matchExpressions") or ()}
+    return frozenset(found)
 
 
 def policy_named(obj: Object) -> str:

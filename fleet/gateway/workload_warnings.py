@@ -1,7 +1,7 @@
 """Warnings on writes: of workloads that nobody carries out, which are kept and do not run; of rules
 that nothing obeys; of changes of a Job that runs already, which are not brought to where it runs;
-of a last checkpoint that is to come; of names that nothing has (`workload_mentions`); and, on a dry
-run of what is carried out, what would be decided about it.
+of a last checkpoint that is to come; of names that nothing has, and keys that nobody reads
+(`workload_mentions`); and, on a dry run of what is carried out, what would be decided about it.
 
 Stands before the kernel of the fleet's own objects; `fleet.dispatch.unplaced` says which kinds are
 not carried out, `plans` what would be decided.
@@ -18,7 +18,7 @@ from fleet.dispatch.jobs import JOBS
 from fleet.dispatch.kinds import KINDS, row_of
 from fleet.dispatch.unplaced import UNHEEDED, is_unplaced, unheeded, why
 from fleet.gateway.givens import PRIORITY_CLASSES
-from fleet.gateway.workload_mentions import policy_named, unknown_names
+from fleet.gateway.workload_mentions import policy_named, unknown_names, unread_keys
 from fleet.kube import builtin, paths
 from fleet.scheduling.checkpoints import not_come
 from fleet.scheduling.selection import POLICY_LABEL
@@ -74,6 +74,7 @@ class WorkloadWarnings:
                 obj = _object_in(response)
                 told = not_come(obj, now=self._now().timestamp())
                 response.warnings += (told,) if told else ()
+                response.warnings += tuple(unread_keys(obj, self._store))
                 if not _is_a_dry_run(request):  # that one is told more
                     response.warnings += tuple(unknown_names(obj, self._store))
             if target is not None and _is_a_write(target) and target.gvr == PRIORITY_CLASSES:

@@ -124,6 +124,54 @@ async def test_a_policy_that_is_not_there_is_warned_of(door: Any, named: str, to
     )
 
 
+@pytest.mark.parametrize(
+    ("where", "key", "told"),
+    [
+        ("labels", "fleet.dev/polcy", "; did you mean fleet.dev/policy?"),
+        ("annotations", "fleet.dev/policy", "; did you mean the label fleet.dev/policy?"),
+        ("annotations", "fleet.dev/runtime", "; did you mean fleet.dev/run-time?"),
+        ("labels", "fleet.dev/run-time", "; did you mean the annotation fleet.dev/run-time?"),
+        ("annotations", "fleet.dev/checkpointed", "; did you mean fleet.dev/checkpointed-at?"),
+        ("labels", "fleet.dev/accelerator", " of a Job; it is a label of Nodes"),
+        (
+            "labels",
+            "fleet.dev/x",
+            "; the fleet reads fleet.dev/checkpointed-at, fleet.dev/policy, fleet.dev/run-time",
+        ),
+        ("annotations", "fleet.dev/run-time", None),
+        ("labels", "fleet.dev/generation", None),
+        ("labels", "team.fleet.dev/polcy", None),
+        ("annotations", "simulation.fleet.dev/runs", None),
+        ("labels", "policy", None),
+        ("labels", "fleet.dev/team", None),
+        ("labels", "fleet.dev/stage", None),
+        ("annotations", "fleet.dev/team", "; the fleet reads "),
+        ("labels", "fleet.dev/elsewhere", "; the fleet reads "),
+    ],
+)
+async def test_a_key_of_the_fleet_that_nobody_reads_is_warned_of(
+    door: Any, where: str, key: str, told: str | None
+) -> None:
+    """Unless a policy for the work of its namespace selects by the label."""
+    selectors = {
+        "cv": {
+            "matchLabels": {"fleet.dev/team": "a"},
+            "matchExpressions": [{"key": "fleet.dev/stage", "operator": "Exists"}],
+        },
+        "nlp": {"matchLabels": {"fleet.dev/elsewhere": "a"}},
+    }
+    await send(door, "POST", "/api/v1/namespaces", {"metadata": {"name": "nlp"}})
+    for namespace, selector in selectors.items():
+        policy = {"metadata": {"name": "some"}, "spec": {"workloads": selector}}
+        path = f"/apis/fleet.dev/v1alpha1/namespaces/{namespace}/placementpolicies"
+        await send(door, "POST", path, policy)
+    change = {"metadata": {where: {key: "5m"}}}
+    said = await send(door, "PATCH", f"{JOBS}/train", change)
+    assert len(said) == (told is not None)
+    for each in said:
+        assert each.startswith(f"metadata.{where}[{key}]: nobody reads this{told}")
+
+
 async def make_class(door: Any, name: str, **more: Any) -> tuple[str, ...]:
     body = {
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
