@@ -79,7 +79,7 @@ def explain(client: Client, workload: str, name: str, namespace: str | None, for
     if form == "table":
         clusters = client.get(find(client, _CLUSTERS).path())["items"]
         told = explained(placement, clusters, ahead=_ahead(client, placement))
-        click.echo("\n".join([*told, *_not_as_written(client, placement)]))
+        click.echo("\n".join([*told, *_not_as_written(client, placement, where)]))
     else:
         output.document(placement, form)
 
@@ -115,16 +115,20 @@ def _ahead(client: Client, placement: Object) -> int | None:
     return ahead_of(placement, others, values, policies, now=datetime.now(UTC))
 
 
-def _not_as_written(client: Client, placement: Object) -> Iterator[str]:
-    """What is said of its quota and its policy, where one is not acted on as it is stored."""
+def _not_as_written(client: Client, placement: Object, namespace: str) -> Iterator[str]:
+    """What is said of its quota and its policy, where one is not acted on as it is stored, or it is
+    another quota that counts it now."""
     from fleet.errors import ApiError
     from fleet.scheduling.explain import gone, not_as_written
     from fleet.scheduling.selection import builtin_default
 
-    if (placement.get("status") or {}).get("phase") in _OVER:
+    status = placement.get("status") or {}
+    if status.get("phase") in _OVER:
         return
+    if told := _counted_elsewhere(client, status, namespace):
+        yield f"  {told}"
     asked = []
-    if quota := (placement.get("status") or {}).get("quota"):
+    if (quota := status.get("quota")) and not told:
         asked.append((f"{_ALL_QUOTAS}/{quota}", gone(quota=quota)))
     policy = (placement.get("spec") or {}).get("policy")
     default = builtin_default()
@@ -139,6 +143,26 @@ def _not_as_written(client: Client, placement: Object) -> Iterator[str]:
             told = missing if error.http_code == 404 else ""
         if told:
             yield f"  {told}"
+
+
+def _counted_elsewhere(client: Client, status: Object, namespace: str) -> str:
+    """Nothing as well where that cannot be told: of what not everybody may see, and of quotas that
+    are not acted on as they are stored."""
+    from fleet.errors import ApiError
+    from fleet.scheduling.explain import counted_elsewhere, gone, not_as_written
+    from policies.quota_tree import claims_of
+
+    try:
+        quotas = client.get(_ALL_QUOTAS)["items"]
+        inside = client.get(f"/api/v1/namespaces/{namespace}")
+    except ApiError:
+        return ""
+    if any(not_as_written({"kind": "FleetQuota", **each}) for each in quotas):
+        return ""
+    was, now = status.get("quota"), claims_of(quotas, [inside]).quota.get(namespace, "")
+    if was and was not in {each["metadata"]["name"] for each in quotas}:
+        return gone(quota=was, instead=now)
+    return counted_elsewhere(status, now)
 
 
 def _why_none(resource: Served, obj: Object, where: str) -> str:

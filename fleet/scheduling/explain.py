@@ -392,10 +392,21 @@ def not_as_written(policy: Object) -> str:
     return ""
 
 
-def gone(*, quota: str = "", policy: str = "") -> str:
-    """What is said of a workload whose quota, or whose policy, is there no more."""
+def counted_elsewhere(status: Object, now: str) -> str:
+    """What is said of a workload that another quota counts than stands in its Placement, so that
+    of its namespace; "" where it is the same. `now` is that quota's name, "" for none."""
+    was, waits = str(status.get("quota") or ""), status.get("phase", "Queued") == "Queued"
+    if was == now or (waits and not was):
+        return ""  # of what was not decided about yet nothing stands there
+    when = "when this was decided" if waits else "when it was placed"
+    return f"quota {was or 'none'} {when}; {now or 'none'} counts it now"
+
+
+def gone(*, quota: str = "", instead: str = "", policy: str = "") -> str:
+    """What is said of a workload whose quota, or whose policy, is there no more. `instead` is the
+    quota that counts it now."""
     if quota:
-        return f"FleetQuota {quota}: is there no more; no quota counts this workload"
+        return f"FleetQuota {quota}: is there no more; {instead or 'no quota'} counts this workload"
     return (
         f"PlacementPolicy {policy}: is there no more; what runs goes on as it was placed, what has "
         "to be placed is under what selects it, or waits for the policy it names"

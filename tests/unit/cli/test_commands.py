@@ -553,6 +553,56 @@ def test_explain_says_that_the_quota_and_the_policy_of_a_workload_are_gone(
     assert "is there no more" not in fleet("explain", "pod/train").output
 
 
+@pytest.mark.parametrize(
+    ("phase", "was", "team", "told"),
+    [
+        ("Running", "green", "red", "quota green when it was placed; red counts it now"),
+        ("Queued", "green", "red", "quota green when this was decided; red counts it now"),
+        ("Running", "", "red", "quota none when it was placed; red counts it now"),
+        ("Running", "green", "blue", "quota green when it was placed; none counts it now"),
+        ("Running", "old", "red", "FleetQuota old: is there no more; red counts this workload"),
+        (
+            "Running",
+            "old",
+            "blue",
+            "FleetQuota old: is there no more; no quota counts this workload",
+        ),
+        ("Running", "green", "green", ""),
+        ("Running", "", "blue", ""),
+        ("Queued", "", "red", ""),
+        ("Succeeded", "green", "red", ""),
+    ],
+)
+def test_explain_says_that_another_quota_counts_a_workload_now(
+    gateway: Gateway, phase: str, was: str, team: str, told: str
+) -> None:
+    gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
+    gateway.answers[CLUSTERS] = {"items": []}
+    status = {"phase": phase, "quota": was}
+    placement = {"spec": {"workload": {"name": "train"}}, "status": status}
+    gateway.answers[PLACEMENTS] = {"items": [placement]}
+    quotas = [
+        {"metadata": {"name": each}, "spec": {"namespaces": {"matchLabels": {"team": each}}}}
+        for each in ("green", "red")
+    ]
+    for each in quotas:
+        gateway.answers[f"/apis/fleet.dev/v1alpha1/fleetquotas/{each['metadata']['name']}"] = each
+    gateway.answers["/apis/fleet.dev/v1alpha1/fleetquotas"] = {"items": quotas}
+    inside = {"metadata": {"name": "shop", "labels": {"team": team}}}
+    gateway.answers["/api/v1/namespaces/shop"] = inside
+    _, *rest = fleet("explain", "pod/train").output.splitlines()
+    assert [line.strip() for line in rest if "counts" in line] == ([told] if told else [])
+    unread = {"type": "Valid", "reason": "Unreadable", "message": "is not what it was"}
+    quotas[1]["status"] = {"conditions": [unread]}
+    assert "counts it" not in fleet("explain", "pod/train").output
+    del quotas[1]["status"]
+    for hidden in ("/apis/fleet.dev/v1alpha1/fleetquotas", "/api/v1/namespaces/shop"):
+        before = gateway.answers[hidden]
+        gateway.answers[hidden] = Forbidden("not for you")
+        assert "counts it" not in fleet("explain", "pod/train").output
+        gateway.answers[hidden] = before
+
+
 def test_explain_takes_type_and_name_as_get_does(gateway: Gateway) -> None:
     gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
     gateway.answers[PLACEMENTS] = {
