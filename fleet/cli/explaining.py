@@ -25,6 +25,7 @@ _ALL_PLACEMENTS: Final = "/apis/fleet.dev/v1alpha1/placements"
 _ALL_POLICIES: Final = "/apis/fleet.dev/v1alpha1/placementpolicies"
 _POLICY_GROUP: Final = "/apis/fleet.dev/v1alpha1"
 _ALL_QUOTAS: Final = f"{_POLICY_GROUP}/fleetquotas"
+_RETURNS: Final = "/fleet/returns"
 _PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 _OVER: Final = ("Succeeded", "Failed")
@@ -79,6 +80,7 @@ def explain(client: Client, workload: str, name: str, namespace: str | None, for
     if form == "table":
         clusters = client.get(find(client, _CLUSTERS).path())["items"]
         told = explained(placement, clusters, ahead=_ahead(client, placement))
+        told += _moves_back(client, placement, found["metadata"]["uid"])
         click.echo("\n".join([*told, *_not_as_written(client, placement, where)]))
     else:
         output.document(placement, form)
@@ -113,6 +115,21 @@ def _ahead(client: Client, placement: Object) -> int | None:
         return None  # not everybody may see what others ask for
     values = {each["metadata"]["name"]: int(each.get("value", 0)) for each in classes}
     return ahead_of(placement, others, values, policies, now=datetime.now(UTC))
+
+
+def _moves_back(client: Client, placement: Object, uid: str) -> Iterator[str]:
+    """That an earlier tier has room for what runs in a later one, and when it goes there."""
+    from fleet.errors import ApiError
+    from fleet.scheduling.explain import moves_back
+    from fleet.scheduling.returning import tier_of
+
+    if tier_of(placement.get("status") or {}) == 1:
+        return
+    try:
+        spells = client.get(_RETURNS)["items"]
+    except ApiError:
+        return  # an older gateway does not tell
+    yield from (f"  {moves_back(each)}" for each in spells if each["uid"] == uid)
 
 
 def _not_as_written(client: Client, placement: Object, namespace: str) -> Iterator[str]:

@@ -31,6 +31,7 @@ from fleet.gateway.plans import Plan
 from fleet.gateway.policy_warnings import PolicyWarnings
 from fleet.gateway.quotas import Quotas
 from fleet.gateway.records import Records
+from fleet.gateway.returns import Spells
 from fleet.gateway.roots import MemberRoot, MergedRoot
 from fleet.gateway.rulebook import Rulebook
 from fleet.gateway.subresources import PodSubresources
@@ -224,7 +225,9 @@ class Assembly:
 
         plan = Plan(store, drafted, placing)
         self._workloads.foresee = plan.words
-        self.roots = replace(self.roots, actions={**self.roots.actions, "/fleet/plan": plan})
+        spells = Spells(lambda: placing.spells)
+        actions = {**self.roots.actions, "/fleet/plan": plan, "/fleet/returns": spells}
+        self.roots = replace(self.roots, actions=actions)
         dispatch = Dispatch(
             store,
             self.world,

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from fleet.scheduling.queue.rules import Rules
     from fleet.scheduling.quota.book import Book
     from fleet.scheduling.quota_objects import Wrong
+    from fleet.scheduling.returning import Spell
     from fleet.scheduling.standing import Wish
     from fleet.store.objects import ObjectStore
     from policies.quota_tree import Claims
@@ -151,6 +152,11 @@ class Placing:
     def claims(self) -> Claims:
         """Which quota counts which namespace."""
         return self._quotas.quotas.claims
+
+    @property
+    def spells(self) -> Mapping[str, Spell]:
+        """By uid, since when there is room in an earlier tier for what runs, and when it moves."""
+        return self._returning.spells
 
     def wrong_with(self, quota: str) -> Wrong | None:
         """Why a FleetQuota is not what its object says."""

@@ -18,13 +18,14 @@ from fleet.scheduling.returning import Away, Returns, away_of, tier_of
 from fleet.scheduling.selection import by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from fleet.dispatch.planning import Barred
     from fleet.gateway.placements import Placements, Reading
     from fleet.scheduling.engine import Engine
     from fleet.scheduling.planner import Asked, Fleet
+    from fleet.scheduling.returning import Spell
     from fleet.scheduling.rooms import Rooms
 
 
@@ -79,6 +80,11 @@ class Returning:
         if isinstance(plan, Plan):
             self._rooms.reserve(read.uid, plan)
             self.kept[read.uid] = plan
+
+    @property
+    def spells(self) -> Mapping[str, Spell]:
+        """By uid, of what would go back, as of the last round."""
+        return self._returns.spells
 
     def next_s(self) -> float | None:
         """When somebody is due, if nothing changes until then."""

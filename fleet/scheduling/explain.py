@@ -392,6 +392,16 @@ def not_as_written(policy: Object) -> str:
     return ""
 
 
+def moves_back(told: Object) -> str:
+    """What is said of a workload for which an earlier tier has room; `told` is what the gateway
+    says of it under `/fleet/returns`."""
+    tier = f'tier "{told["tierName"]}"' if told.get("tierName") else f"tier {told['tier']}"
+    return (
+        f"moves back to {tier} ({', '.join(told['clusters'])}) after {clock(told['after'])} if the "
+        f"room is still there, which it is since {clock(told['roomSince'])}"
+    )
+
+
 def counted_elsewhere(status: Object, now: str) -> str:
     """What is said of a workload that another quota counts than stands in its Placement, so that
     of its namespace; "" where it is the same. `now` is that quota's name, "" for none."""

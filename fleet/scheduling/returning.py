@@ -93,6 +93,19 @@ def away_of(asked: Asked, run: Run, tier: int, *, now_s: float) -> Away | None:
     )
 
 
+class Spell(NamedTuple):
+    """How long there has been room for work of one generation in an earlier tier."""
+
+    generation: int
+    since_s: float
+    due_s: float
+    """When it goes back if the room is still there then."""
+    tier: int
+    """From 1."""
+    tier_name: str
+    clusters: tuple[str, ...]
+
+
 class Rooms(Protocol):
     """See `fleet.scheduling.rooms.Rooms`."""
 
@@ -105,9 +118,9 @@ class Returns:
     """Who goes back, over the rounds of a gateway."""
 
     def __init__(self) -> None:
-        self._since: dict[str, tuple[int, float]] = {}
-        """By uid, the generation that had room in an earlier tier, and since when."""
-        self._due: dict[str, float] = {}
+        self.spells: dict[str, Spell] = {}
+        """By uid, of what would go back, as of the last round."""
+        self._settled_s = 0.0
 
     def due(
         self,
@@ -118,7 +131,8 @@ class Returns:
         now_s: float,
     ) -> Back | None:
         """The one that goes now: the engine knows that it leaves."""
-        before, self._since, self._due = self._since, {}, {}
+        before, self.spells = self.spells, {}
+        self._settled_s = now_s
         if any(run.leaving_for == MARK for run in engine.running().values()):
             return None
         if any(_for_room(why, rooms.refusals.get(item.uid)) for item, why in engine.waiting()):
@@ -131,21 +145,17 @@ class Returns:
             plan = rooms.choose(each.asked, without=(each.uid,))
             if not isinstance(plan, Plan) or max(e.tier for e in plan.shards) >= each.tier:
                 continue
-            generation, since_s = before.get(each.uid, (0, 0.0))
-            if generation != each.asked.generation:
-                since_s = now_s
-            self._since[each.uid] = each.asked.generation, since_s
-            due_s = since_s + each.after_s
-            if due_s > now_s:
-                self._due[each.uid] = due_s
-            elif found is None:
-                found = Back(each.uid, _why(each, plan, now_s - since_s))
+            spell = _spell(each, plan, before.get(each.uid), now_s)
+            self.spells[each.uid] = spell
+            if spell.due_s <= now_s and found is None:
+                found = Back(each.uid, _why(each, spell, now_s))
                 engine.running()[each.uid].leaving_for = MARK
         return found
 
     def next_s(self) -> float | None:
         """When somebody is due, if nothing changes until then."""
-        return min(self._due.values(), default=None)
+        due = (each.due_s for each in self.spells.values())
+        return min((each for each in due if each > self._settled_s), default=None)
 
 
 def _for_room(why: Why | None, refusal: Refusal | None) -> bool:
@@ -160,12 +170,25 @@ def _gains_nothing(each: Away) -> bool:
     return each.ends_in_s is not None and each.ends_in_s <= each.lost_s
 
 
-def _why(each: Away, plan: Plan, room_s: float) -> Object:
-    policy, tiers = each.asked.policy, each.asked.policy.spec.clusters.tiers
+def _spell(each: Away, plan: Plan, before: Spell | None, now_s: float) -> Spell:
+    known = before is not None and before.generation == each.asked.generation
+    since_s = before.since_s if before is not None and known else now_s
     tier = max(shard.tier for shard in plan.shards)
-    named = f"{tier} ({tiers[tier - 1].name})" if tiers[tier - 1].name else str(tier)
-    used = ", ".join(shard.cluster for shard in plan.shards)
-    for_ = duration_text(timedelta(seconds=int(room_s)))
+    return Spell(
+        each.asked.generation,
+        since_s,
+        since_s + each.after_s,
+        tier,
+        each.asked.policy.spec.clusters.tiers[tier - 1].name,
+        tuple(shard.cluster for shard in plan.shards),
+    )
+
+
+def _why(each: Away, spell: Spell, now_s: float) -> Object:
+    policy = each.asked.policy
+    named = f"{spell.tier} ({spell.tier_name})" if spell.tier_name else str(spell.tier)
+    for_ = duration_text(timedelta(seconds=int(now_s - spell.since_s)))
+    used = ", ".join(spell.clusters)
     return {
         "kind": MARK,
         "namespace": policy.namespace,

@@ -401,10 +401,15 @@ async def test_what_burst_to_a_later_tier_goes_back_once_there_was_room_for_so_l
     await burst(fleet)
     await fleet.wait(30)
     assert runs_in(fleet, "train") == ["cloud"], "two are free, it needs four"
+    assert engines[-1].spells == {}
     await fleet.delete_job("first")
     await fleet.wait(10)
     assert runs_in(fleet, "train") == ["cloud"]
+    (spell,) = engines[-1].spells.values()
+    assert (spell.tier, spell.tier_name, spell.clusters) == (1, "own", ("own",))
+    assert spell.due_s == spell.since_s + 20
     await fleet.until(lambda: runs_in(fleet, "train") == ["own"])
+    assert engines[-1].spells == {}
     assert {"MovesBack"} <= fleet.events()
     told = status(fleet)
     assert (told["generation"], told["preemptions"]) == (2, 1)

@@ -554,6 +554,35 @@ def test_explain_says_that_the_quota_and_the_policy_of_a_workload_are_gone(
 
 
 @pytest.mark.parametrize(
+    ("phase", "tier", "told"), [("Running", 2, True), ("Running", 1, False), ("Queued", 2, False)]
+)
+def test_explain_says_when_work_moves_back_to_an_earlier_tier(
+    gateway: Gateway, phase: str, tier: int, told: bool
+) -> None:
+    gateway.answers["/api/v1/namespaces/shop/pods/train"] = {"metadata": {"uid": "7"}}
+    gateway.answers[CLUSTERS] = {"items": []}
+    shard = {"cluster": "cloud", "state": "Running", "tier": tier}
+    placement = {"spec": {"workload": {"name": "train"}}, "status": {"phase": phase}}
+    placement["status"]["shards"] = [shard]
+    gateway.answers[PLACEMENTS] = {"items": [placement]}
+    spell = {"clusters": ["east"], "roomSince": "noon", "after": "one"}
+    gateway.answers["/fleet/returns"] = {
+        "items": [
+            {"uid": "6", "tier": 1, "tierName": "other", **spell},
+            {"uid": "7", "tier": 1, "tierName": "own", **spell},
+        ]
+    }
+    line = (
+        '  moves back to tier "own" (east) after one if the room is still there, which it is '
+        "since noon"
+    )
+    lines = fleet("explain", "pod/train").output.splitlines()
+    assert [each for each in lines if "moves back" in each] == ([line] if told else [])
+    del gateway.answers["/fleet/returns"]
+    assert "moves back" not in fleet("explain", "pod/train").output
+
+
+@pytest.mark.parametrize(
     ("phase", "was", "team", "told"),
     [
         ("Running", "green", "red", "quota green when it was placed; red counts it now"),

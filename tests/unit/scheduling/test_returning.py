@@ -13,7 +13,7 @@ from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.planner import Fleet, asked_of
 from fleet.scheduling.queue.running import Run
 from fleet.scheduling.quota.book import Ask
-from fleet.scheduling.returning import Returns, away_of, tier_of
+from fleet.scheduling.returning import Returns, Spell, away_of, tier_of
 from fleet.scheduling.views import Views
 
 TIERS = [
@@ -97,9 +97,12 @@ def test_it_goes_back_once_there_was_room_for_all_of_it_for_so_long(away, fleet)
 def test_room_that_was_gone_meanwhile_counts_anew(away, fleet):
     returns, work = Returns(), [away()]
     due(returns, work, fleet(8), 0.0)
+    assert returns.spells == {"uid-train": Spell(1, 0.0, 600.0, 1, "own", ("idc",))}
     assert due(returns, work, fleet(3), 300.0) is None
     assert returns.next_s() is None
+    assert returns.spells == {}
     assert due(returns, work, fleet(8), 601.0) is None
+    assert returns.spells["uid-train"].due_s == 1201.0
     assert due(returns, work, fleet(8), 1201.0) == "uid-train"
 
 
