@@ -119,3 +119,18 @@ async def test_what_was_borrowed_is_given_back_and_borrowed_again(gateway, door,
     assert again["generation"] == 2
     await door.call("DELETE", f"{jobs.format('nlp')}/crawl", {"propagationPolicy": "Foreground"})
     await until(door, f"{QUOTAS}/nlp", lambda status: status.get("admitted") == 0)
+
+
+async def test_a_namespace_of_another_quota_takes_along_what_runs_in_it(gateway, door):
+    await door.call("POST", "/apis/batch/v1/namespaces/cv/jobs", job("train", 1, "sleep", "73991"))
+    await until(door, PLACEMENT.format("cv", "train"), lambda each: each["phase"] == "Running")
+    inside = await door.call("GET", "/api/v1/namespaces/cv")
+    inside["metadata"]["labels"]["team"] = "nlp"
+    await door.call("PUT", "/api/v1/namespaces/cv", inside)
+    await until(door, f"{QUOTAS}/nlp", lambda status: status.get("admitted") == 1)
+    args = ["explain", "job/train", "-n", "cv", "--kubeconfig", str(gateway.kubeconfig)]
+    shown = await asyncio.to_thread(CliRunner().invoke, cli, args)
+    assert shown.stdout.splitlines()[-1] == "  quota cv when it was placed; nlp counts it now"
+    await door.call(
+        "DELETE", "/apis/batch/v1/namespaces/cv/jobs/train", {"propagationPolicy": "Foreground"}
+    )
