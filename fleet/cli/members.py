@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +23,8 @@ CLUSTERS = "/apis/fleet.dev/v1alpha1/clusters"
 _PLACEMENTS = "/apis/fleet.dev/v1alpha1/placements"
 _THERE = frozenset({"Holding", "Held", "Committed", "Running"})
 """States of a shard that has pods in its cluster."""
+_BEGUN = frozenset({"Committed", "Running"})
+"""Those of a Pod that is lost with its cluster; one that was only held goes elsewhere."""
 _LISTED = 10
 _CREDENTIALS = (
     "client-certificate-data",
@@ -123,11 +125,11 @@ def _check_credentials(file: Path, kubeconfig: dict[str, Any]) -> None:
 def leave(client: Client, names: tuple[str, ...], dry_run: bool) -> None:
     """Let clusters go. The gateway forgets their credentials; nothing in them is touched.
 
-    Parts of the fleet's workloads run there until their lease is over, and are placed anew; to see
-    which, use --dry-run.
+    Parts of the fleet's Jobs run there until their lease is over, and are placed anew. Its Pods
+    have no lease: they run on there, out of its sight. To see which, use --dry-run.
     """
     left: dict[str, dict[str, Any]] = {}
-    parts: dict[str, list[str] | None] = {}
+    parts: dict[str, _Parts | None] = {}
     try:
         for name in names:
             known = _known(client, name, must=dry_run)
@@ -156,49 +158,67 @@ def _known(client: Client, name: str, *, must: bool) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _parts(client: Client, name: str) -> list[str] | None:
-    """What of the fleet's workloads runs in a member, and for how long without the fleet."""
+class _Parts(NamedTuple):
+    """What of the fleet's workloads runs in a member: what has a lease, and what has none."""
+
+    leased: list[str]
+    kept: list[str]
+
+
+def _parts(client: Client, name: str) -> _Parts | None:
     from fleet.errors import ApiError
 
     try:
         placements = client.get(_PLACEMENTS)["items"]
     except ApiError:
         return None  # not everybody may see what others have
-    found = []
+    found = _Parts([], [])
     for placement in placements:
-        status = placement.get("status") or {}
+        status, workload = placement.get("status") or {}, placement["spec"]["workload"]
+        is_pod = workload.get("kind") == "Pod"
         there = [
             sum(role.get("count", 0) for role in shard.get("roles") or ())
             for shard in status.get("shards") or ()
-            if shard.get("cluster") == name and shard.get("state") in _THERE
+            if shard.get("cluster") == name and shard.get("state") in (_BEGUN if is_pod else _THERE)
         ]
-        if there:
-            workload = placement["spec"]["workload"]
-            called = f"{str(workload.get('kind', '')).lower()}/{workload.get('name', '')}"
-            pods = f"{sum(there)} pod{'' if sum(there) == 1 else 's'}"
-            where = placement["metadata"]["namespace"]
-            lease = status.get("lease", "5m")
-            found.append(f"{called} in {where}: {pods} in {name}, lease {lease}")
-    return sorted(found)
+        if not there:
+            continue
+        called = f"{str(workload.get('kind', '')).lower()}/{workload.get('name', '')}"
+        where = f"{called} in {placement['metadata']['namespace']}"
+        if is_pod:
+            found.kept.append(f"{where}: in {name}")
+            continue
+        pods = f"{sum(there)} pod{'' if sum(there) == 1 else 's'}"
+        told = f"{where}: {pods} in {name}, lease {status.get('lease', '5m')}"
+        fencing = status.get("fencing", "Controller")
+        if fencing != "Controller":
+            told += f"; fencing {fencing}: it waits until it was seen gone"
+        found.leased.append(told)
+    return found
 
 
-def _ending(parts: Mapping[str, Sequence[str] | None]) -> list[str]:
+def _ending(parts: Mapping[str, _Parts | None]) -> list[str]:
     """What is said of the fleet's workloads in clusters that leave."""
-    known = [part for each in parts.values() for part in each or ()]
-    hidden = any(each is None for each in parts.values())
-    if not known and not hidden:
-        return []
-    end = ":" if known else "."
-    lines = [f"Parts of the fleet's workloads end with their lease, and are placed anew{end}"]
-    lines += [f"  {part}" for part in known[:_LISTED]]
-    if len(known) > _LISTED:
-        lines.append(f"  and {len(known) - _LISTED} more")
+    known = [each for each in parts.values() if each is not None]
+    leased = sorted(part for each in known for part in each.leased)
+    kept = sorted(part for each in known for part in each.kept)
+    lines = []
+    if leased or len(known) < len(parts):
+        end = ":" if leased else "."
+        lines.append(f"Parts of the fleet's Jobs end with their lease, and are placed anew{end}")
+        lines += _listed(leased)
+    if kept:
+        lines.append("Pods of the fleet run on, out of its sight until the cluster joins again:")
+        lines += _listed(kept)
     return lines
 
 
-def _left_behind(
-    left: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Sequence[str] | None]
-) -> str:
+def _listed(parts: Sequence[str]) -> list[str]:
+    lines = [f"  {part}" for part in parts[:_LISTED]]
+    return [*lines, f"  and {len(parts) - _LISTED} more"] if len(parts) > _LISTED else lines
+
+
+def _left_behind(left: Mapping[str, Mapping[str, Any]], parts: Mapping[str, _Parts | None]) -> str:
     """What stays in clusters that left, how to remove it, and what the fleet forgets of them."""
     from fleet.dispatch.remains import commands
 

@@ -897,11 +897,13 @@ def test_leave_says_whose_parts_end_with_it(gateway: Gateway) -> None:
     def part(cluster: str, state: str, count: int) -> dict[str, Any]:
         return {"cluster": cluster, "state": state, "roles": [{"name": "worker", "count": count}]}
 
-    def placed(name: str, *shards: dict[str, Any]) -> dict[str, Any]:
+    def placed(
+        name: str, *shards: dict[str, Any], kind: str = "Job", **status: str
+    ) -> dict[str, Any]:
         return {
             "metadata": {"namespace": "shop"},
-            "spec": {"workload": {"kind": "Job", "name": name}},
-            "status": {"lease": "10s", "shards": list(shards)},
+            "spec": {"workload": {"kind": kind, "name": name}},
+            "status": {"lease": "10s", "shards": list(shards), **status},
         }
 
     gateway.answers["/fleet/leave"] = {"name": "east"}
@@ -916,10 +918,30 @@ def test_leave_says_whose_parts_end_with_it(gateway: Gateway) -> None:
     said = fleet("leave", "east").stderr.splitlines()
     assert said[:4] == [
         "Nothing in east is touched; what is its own goes on.",
-        "Parts of the fleet's workloads end with their lease, and are placed anew:",
+        "Parts of the fleet's Jobs end with their lease, and are placed anew:",
         "  job/a in shop: 1 pod in east, lease 10s",
         "  job/b in shop: 4 pods in east, lease 10s",
     ]
+    assert "Pods of the fleet" not in "\n".join(said)
+    gateway.answers["/apis/fleet.dev/v1alpha1/placements"] = {
+        "items": [
+            placed("web", part("east", "Running", 1), kind="Pod", fencing="Confirmed"),
+            placed("held", part("east", "Held", 1), kind="Pod", fencing="Confirmed"),
+        ]
+    }
+    said = fleet("leave", "east").stderr.splitlines()
+    assert said[1:4] == [
+        "Pods of the fleet run on, out of its sight until the cluster joins again:",
+        "  pod/web in shop: in east",
+        "What the fleet made there stays. To remove it, put for FILE",
+    ]
+    gateway.answers["/apis/fleet.dev/v1alpha1/placements"] = {
+        "items": [placed("sure", part("east", "Running", 2), fencing="Confirmed")]
+    }
+    assert fleet("leave", "east").stderr.splitlines()[2] == (
+        "  job/sure in shop: 2 pods in east, lease 10s; fencing Confirmed: it waits until it was "
+        "seen gone"
+    )
     gateway.answers["/apis/fleet.dev/v1alpha1/placements"] = {"items": []}
     assert "Parts of" not in fleet("leave", "east").stderr
     gateway.answers["/apis/fleet.dev/v1alpha1/placements"] = Forbidden("nobody says")
