@@ -6,7 +6,7 @@ waiting. Next step: `fleet.gateway.policy_warnings` puts it beside the answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from policies.cluster import ClusterSpec
 from policies.placement_policy import PlacementPolicySpec
@@ -48,6 +48,6 @@ def _cluster(spec: ClusterSpec) -> Iterator[str]:
             )
 
 
-def _written(part: Model, name: str) -> Any:
+def _written(part: Model, name: str) -> bool:
     """Whether it has another value than where nobody writes it."""
-    return getattr(part, name) != type(part).model_fields[name].get_default()
+    return bool(getattr(part, name) != type(part).model_fields[name].get_default())

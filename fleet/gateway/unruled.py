@@ -76,5 +76,5 @@ def selects_as(store: ObjectStore, policy: Object) -> str:
     first = min(metadata["name"], *others)
     return (
         f"spec.workloads: PlacementPolicy {', '.join(others)} selects the same workloads: "
-        f"{first} is applied to them, by its name, unless they name another"
+        f"{first} is applied to them, the first by name, unless they name another"
     )

@@ -15,6 +15,7 @@ from fleet.gateway import keys
 from fleet.gateway.givens import PRIORITY_CLASSES, row
 from fleet.scheduling.selection import POLICY_LABEL, SHARED_NAMESPACE
 from fleet.scheduling.workloads import read
+from fleet.view.naming import CLUSTER_LABEL
 from policies import PLACEMENT_POLICY
 
 if TYPE_CHECKING:
@@ -36,21 +37,27 @@ def unread_keys(obj: Object, store: ObjectStore) -> Iterator[str]:
     """A sentence for each label and annotation of the fleet's domain that has no effect on a
     workload; labels that a policy selects by have one."""
     metadata: Object = obj.get("metadata") or {}
+    made = keys.MADE if obj.get("kind") == "Pod" else keys.MADE - {CLUSTER_LABEL}
+    known = {"labels": keys.LABELS | made, "annotations": keys.ANNOTATIONS | made}
     told = {
-        each: [key for key in metadata.get(each) or () if key.startswith(keys.DOMAIN)]
-        for each in ("labels", "annotations")
+        where: [
+            key
+            for key in metadata.get(where) or ()
+            if key.startswith(keys.DOMAIN) and key not in known[where]
+        ]
+        for where in known
     }
+    # Asked for last: most writes have nothing that a policy would have to be read for.
     selected = _selected_by(metadata.get("namespace", ""), store) if told["labels"] else frozenset()
-    for where, read_there in (
-        ("labels", keys.LABELS | selected),
-        ("annotations", keys.ANNOTATIONS),
-    ):
-        for key in told[where]:
-            if key not in read_there and key not in keys.MADE:
-                yield f"metadata.{where}[{key}]: nobody reads this{_instead(key, where, obj)}"
+    told["labels"] = [key for key in told["labels"] if key not in selected]
+    for where, found in told.items():
+        for key in found:
+            yield f"metadata.{where}[{key}]: nobody reads this{_instead(key, where, obj)}"
 
 
 def _instead(key: str, where: str, obj: Object) -> str:
+    if key == CLUSTER_LABEL:
+        return f" of a {obj.get('kind')}; where it may run a PlacementPolicy says (spec.clusters)"
     if key in keys.ELSEWHERE:
         return f" of a {obj.get('kind')}; it is {keys.ELSEWHERE[key]}"
     readable = [*keys.LABELS, *keys.ANNOTATIONS]
@@ -66,13 +73,14 @@ def _instead(key: str, where: str, obj: Object) -> str:
 
 
 def _selected_by(namespace: str, store: ObjectStore) -> frozenset[str]:
-    """The labels that policies select the work of a namespace by."""
+    """The labels that policies select the work of a namespace by: its own, since a shared one has
+    to be named."""
     found: set[str] = set()
-    for entry in store.collection(PLACEMENT_POLICY.resource).snapshot().entries():
-        if entry.namespace in (namespace, SHARED_NAMESPACE):
-            selector: Object = (entry.parse().get("spec") or {}).get("workloads") or {}
-            found |= set(selector.get("matchLabels") or ())
-            found |= {each.get("key", "") for each in selector.get("matchExpressions") or ()}
+    policies = store.collection(PLACEMENT_POLICY.resource).snapshot()
+    for entry in policies.namespace(namespace).entries():
+        selector: Object = (entry.parse().get("spec") or {}).get("workloads") or {}
+        found |= set(selector.get("matchLabels") or ())
+        found |= {each.get("key", "") for each in selector.get("matchExpressions") or ()}
     return frozenset(found)
 
 

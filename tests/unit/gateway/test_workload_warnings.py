@@ -147,6 +147,12 @@ async def test_a_policy_that_is_not_there_is_warned_of(door: Any, named: str, to
         ("labels", "fleet.dev/stage", None),
         ("annotations", "fleet.dev/team", "; the fleet reads "),
         ("labels", "fleet.dev/elsewhere", "; the fleet reads "),
+        ("labels", "fleet.dev/shared", "; the fleet reads "),
+        (
+            "labels",
+            "fleet.dev/cluster",
+            " of a Job; where it may run a PlacementPolicy says (spec.clusters)",
+        ),
     ],
 )
 async def test_a_key_of_the_fleet_that_nobody_reads_is_warned_of(
@@ -159,8 +165,10 @@ async def test_a_key_of_the_fleet_that_nobody_reads_is_warned_of(
             "matchExpressions": [{"key": "fleet.dev/stage", "operator": "Exists"}],
         },
         "nlp": {"matchLabels": {"fleet.dev/elsewhere": "a"}},
+        "fleet-system": {"matchLabels": {"fleet.dev/shared": "a"}},
     }
-    await send(door, "POST", "/api/v1/namespaces", {"metadata": {"name": "nlp"}})
+    for namespace in ("nlp", "fleet-system"):
+        await send(door, "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     for namespace, selector in selectors.items():
         policy = {"metadata": {"name": "some"}, "spec": {"workloads": selector}}
         path = f"/apis/fleet.dev/v1alpha1/namespaces/{namespace}/placementpolicies"
@@ -170,6 +178,13 @@ async def test_a_key_of_the_fleet_that_nobody_reads_is_warned_of(
     assert len(said) == (told is not None)
     for each in said:
         assert each.startswith(f"metadata.{where}[{key}]: nobody reads this{told}")
+
+
+async def test_the_cluster_of_a_pod_is_shown_as_a_label_and_may_be_written_back(door: Any) -> None:
+    spec = {"containers": [{"name": "main", "image": "any"}]}
+    metadata = {"name": "x", "labels": {"fleet.dev/cluster": "east"}}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    assert await send(door, "POST", "/api/v1/namespaces/cv/pods", body) == ()
 
 
 async def make_class(door: Any, name: str, **more: Any) -> tuple[str, ...]:
