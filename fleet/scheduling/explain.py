@@ -59,7 +59,8 @@ def explained(
     present = None if clusters is None else {each["metadata"]["name"]: each for each in clusters}
     rows = [_shard_row(shard, cost) for shard in shards]
     owed = [each for each in status.get("owed") or () if each["cluster"] not in used]
-    rows += [_owed_row(each, present) for each in owed]
+    ends = status.get("phase") in ("Succeeded", "Failed") or status.get("reason") == "Deleted"
+    rows += [_owed_row(each, present, ends=ends) for each in owed]
     used.update(each["cluster"] for each in owed)
     rows += [
         _other_row(each, _changed(each, present), past=bool(shards) and not foretold)
@@ -104,7 +105,7 @@ def held_up(
     present = {each["metadata"]["name"]: each for each in clusters}
     status = earlier.get("status") or {}
     owed: Sequence[Object] = status.get("owed") or ()
-    debts = [_owed_row(each, present) for each in owed]
+    debts = [_owed_row(each, present, ends=True) for each in owed]
     owing = {each["cluster"] for each in owed}
     debts += [
         (each["cluster"], _ranks(each.get("roles") or ()), "to leave", "not told to go yet")
@@ -289,15 +290,21 @@ def _ranks(intervals: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _owed_row(
-    debt: Mapping[str, Any], present: Mapping[str, Mapping[str, Any]] | None
+    debt: Mapping[str, Any], present: Mapping[str, Mapping[str, Any]] | None, *, ends: bool
 ) -> tuple[str, ...]:
-    """What the workload had there and has to be gone."""
+    """What the workload had there and has to be gone. One that does not `end` and is fenced by
+    proof waits for that even if the cluster leaves."""
     cluster = debt["cluster"]
     why = "not seen gone yet"
     if present is not None:
         found = present.get(cluster)
         if found is None:
             why = "the cluster has left the fleet"
+        elif (unheard := _unheard(found)) and not ends and not debt.get("fencedAt"):
+            why += (
+                f"{unheard}; its fencing wants proof, so if that is dead for good: fleet leave "
+                f"{cluster}, and make the workload anew"
+            )
         elif unheard := _unheard(found):
             why += f"{unheard}; what is dead for good goes with: fleet leave {cluster}"
     return cluster, "no rank any more", "leaving", f"{debt['shard']}: {why}"

@@ -290,6 +290,7 @@ def test_what_is_over_costs_nothing_now(over):
 def test_what_is_being_deleted_says_where_it_was_and_who_has_left():
     status = {
         "phase": "Running",
+        "reason": "Deleted",
         "message": "is being deleted; not seen gone yet from east, west",
         "owed": [
             {"cluster": "east", "shard": "train-g1-east"},
@@ -312,6 +313,23 @@ def test_what_is_being_deleted_says_where_it_was_and_who_has_left():
         "  west    no rank any more   leaving   train-g1-west: the cluster has left the fleet",
         "  north   was used           when it ran last",
     ]
+
+
+@pytest.mark.parametrize(
+    ("fenced", "phase", "what"),
+    [
+        ({"fencedAt": "2026-03-01T14:07:16Z"}, "Queued", "what is dead for good goes with: "),
+        ({}, "Succeeded", "what is dead for good goes with: "),
+        ({}, "Lost", "its fencing wants proof, so if that is dead for good: "),
+    ],
+)
+def test_leaving_frees_what_is_fenced_by_a_lease_or_is_over(fenced, phase, what):
+    owed = [{"cluster": "east", "shard": "train-g1-east", **fenced}]
+    silent = {"type": "Reachable", "status": "False"}
+    clusters = [{"metadata": {"name": "east"}, "status": {"conditions": [silent]}}]
+    told = "\n".join(explained({**TRAIN, "status": {"phase": phase, "owed": owed}}, clusters))
+    assert f"{what}fleet leave east" in told
+    assert ("make the workload anew" in told) is ("proof" in what)
 
 
 LOAN = {
