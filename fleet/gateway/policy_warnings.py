@@ -14,7 +14,7 @@ import orjson
 from fleet.errors import Invalid
 from fleet.gateway.own import NAMESPACES
 from fleet.gateway.uncounted import Counted
-from fleet.gateway.unruled import ruled_by, selects_as
+from fleet.gateway.unruled import named_in, ruled_by, selects_as
 from fleet.kube import paths
 from fleet.scheduling.mentions import known_of, unknown_names
 from fleet.scheduling.selection import DEFAULT, SHARED_NAMESPACE
@@ -38,6 +38,7 @@ _BUILT_IN = (
     "was changed of it is gone"
 )
 _DELETES = frozenset({"delete", "deletecollection"})
+_SELECTORS = ("labelSelector", "fieldSelector")
 _COUNTING = frozenset({FLEET_QUOTA.resource.gvr, NAMESPACES})
 
 
@@ -56,6 +57,8 @@ class PolicyWarnings:
             return await self._own.handle(request)
         counts = target.verb in _CHANGES and target.gvr in _COUNTING
         before = Counted(self._store) if counts else None
+        rules = target.gvr == PLACEMENT_POLICY.resource.gvr and target.verb in _DELETES
+        there = named_in(self._store, target.namespace) if rules and not target.name else None
         response = await self._own.handle(request)
         if response.status >= 300:
             return response
@@ -64,10 +67,14 @@ class PolicyWarnings:
             response.warnings += self._warnings(kind, response)
         if before is not None and (left := self._left(before, target, response)):
             response.warnings += (left,)
-        if target.gvr == PLACEMENT_POLICY.resource.gvr and target.verb in _DELETES:
-            left = ruled_by(self._store, target.namespace, target.name)
+        if rules:
+            gone = frozenset({target.name}) if there is None else there
+            if there is not None and any(map(request.param, _SELECTORS)):
+                # Of a dry run nobody knows then which it would be.
+                gone = there - named_in(self._store, target.namespace)
+            left = ruled_by(self._store, target.namespace, gone)
             response.warnings += (left,) if left else ()
-            if (target.namespace, target.name) == (SHARED_NAMESPACE, DEFAULT):
+            if target.namespace == SHARED_NAMESPACE and DEFAULT in gone:
                 response.warnings += (_BUILT_IN,)
         return response
 

@@ -13,7 +13,7 @@ from fleet.scheduling.selection import SHARED_NAMESPACE
 from policies import PLACEMENT, PLACEMENT_POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from fleet.store.objects import ObjectStore
 
@@ -23,12 +23,19 @@ _OVER = frozenset({"Succeeded", "Failed"})
 _LISTED = 5
 
 
-def ruled_by(store: ObjectStore, namespace: str, name: str) -> str:
-    """The sentence about work under a policy that is deleted; "" where there is none. Without a
-    `name` about all policies of the namespace."""
-    found = sorted(_work(store, namespace, name))
+def named_in(store: ObjectStore, namespace: str) -> frozenset[str]:
+    """The policies of a namespace."""
+    policies = store.collection(PLACEMENT_POLICY.resource).snapshot()
+    return frozenset(entry.name for entry in policies.namespace(namespace).entries())
+
+
+def ruled_by(store: ObjectStore, namespace: str, names: Collection[str]) -> str:
+    """The sentence about work under policies of a namespace that are deleted; "" where there is
+    none."""
+    found = sorted(_work(store, namespace, names)) if names else []
     if not found:
         return ""
+    (name,) = names if len(names) == 1 else ("",)
     listed = ", ".join(found[:_LISTED])
     if len(found) > _LISTED:
         listed += f" and {len(found) - _LISTED} more"
@@ -40,7 +47,7 @@ def ruled_by(store: ObjectStore, namespace: str, name: str) -> str:
     )
 
 
-def _work(store: ObjectStore, namespace: str, name: str) -> Iterator[str]:
+def _work(store: ObjectStore, namespace: str, names: Collection[str]) -> Iterator[str]:
     placements = store.collection(PLACEMENT.resource).snapshot()
     # Those of the shared namespace are for work of all.
     shared = namespace == SHARED_NAMESPACE
@@ -49,7 +56,7 @@ def _work(store: ObjectStore, namespace: str, name: str) -> Iterator[str]:
         placement = entry.parse()
         spec = placement.get("spec") or {}
         policy: Object = spec.get("policy") or {}
-        if policy.get("namespace") != namespace or (name and policy.get("name") != name):
+        if policy.get("namespace") != namespace or policy.get("name") not in names:
             continue
         if (placement.get("status") or {}).get("phase", "Queued") in _OVER:
             continue

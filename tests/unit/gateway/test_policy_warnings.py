@@ -216,3 +216,16 @@ async def test_work_under_a_policy_that_is_deleted_is_told_of(
     assert said.startswith(f"{called} work under {'it' if name else 'them'}: job/a, job/b; ")
     if name:
         assert await send(door, "DELETE", f"{POLICIES}/idle", **query) == ()
+
+
+async def test_of_policies_that_are_selected_only_those_that_go_are_told_of(door: Any) -> None:
+    await own_namespace(door, "cv")
+    for policy in ("split", "idle"):
+        await send(door, "POST", POLICIES, obj("PlacementPolicy", policy))
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "a"}
+    spec = {"workload": workload, "policy": {"namespace": "cv", "name": "split"}}
+    path = f"{API}/namespaces/cv/placements"
+    await send(door, "POST", path, obj("Placement", "job-a", spec=spec))
+    assert await send(door, "DELETE", POLICIES, fieldSelector="metadata.name=idle") == ()
+    (said,) = await send(door, "DELETE", POLICIES, fieldSelector="metadata.name=split")
+    assert said.startswith("PlacementPolicy split has work under it: job/a; ")
