@@ -41,7 +41,7 @@ def test_the_day_is_as_the_readme_tells_it() -> None:
     shown = run(FIRST)
     lines = shown.splitlines()
     assert lines[0].endswith(": 61 ended, 1 waiting")
-    assert "; 2 evictions, " in lines[1]
+    assert "; 1 eviction, " in lines[1]
     assert re.search(r"; cost [1-9][0-9.]* USD$", lines[1])
     assert lines[-1].startswith("  job nlp/huge: QuotaTooSmall: ")
     use = {name: rows(shown)[name][4] for name in ("idc-a", "idc-b")}
