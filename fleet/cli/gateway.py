@@ -117,7 +117,13 @@ def _base(server: str) -> str:
         sound = parts.scheme == "https" and parts.hostname and parts.port != 0
     except ValueError:
         sound = None
-    if not sound or parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
+    if (
+        not sound
+        or parts.path not in ("", "/")
+        or parts.query
+        or parts.fragment
+        or "@" in parts.netloc
+    ):
         raise click.UsageError(f"--server {server}: write https://HOST[:PORT]")
     return f"https://{parts.netloc}"
 

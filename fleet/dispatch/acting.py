@@ -51,6 +51,7 @@ SERVICES: Final = GroupVersionResource("", "v1", "services")
 SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 # Not to be asked for again as it was asked for; other errors may pass.
 _FINAL_CODES: Final = frozenset({400, 403, 404, 405, 413, 415, 422})
+_UNHEARD_CODES: Final = frozenset({403, 404})
 _REFUSALS: Final = frozenset({403, 422})
 _FAULTS: Final = 429
 _STOP_S: Final = 1
@@ -137,9 +138,7 @@ class Actor:
                     await self._release(remote, act, workload)
         except ApiError as error:
             if isinstance(act, Hold) and error.http_code in _FINAL_CODES:
-                if error.http_code == 403 and await self._premises.settle(
-                    remote, cluster, workload
-                ):
+                if await self._passes(error, remote, cluster, workload):
                     raise
                 return Refused(reason_of(error), str(error))
             if isinstance(act, Resize | Meet | Open) and error.http_code in _FINAL_CODES - {404}:
@@ -151,6 +150,18 @@ class Actor:
 
     def _dated(self, refused: Refused | None) -> Refused | None:
         return None if refused is None else replace(refused, since=self._leases.now())
+
+    async def _passes(
+        self, error: ApiError, remote: Remote, cluster: str, workload: Workload
+    ) -> bool:
+        """Whether the refusal of a hold may be over with the next try: of a name or a namespace
+        that the API server has not heard of. Where nobody can tell, it is none that passes."""
+        if error.http_code not in _UNHEARD_CODES:
+            return False
+        try:
+            return await self._premises.settle(remote, cluster, workload)
+        except ApiError:
+            return False
 
     # -- holds
 

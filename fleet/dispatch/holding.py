@@ -136,10 +136,9 @@ class Holding(Judging):
             return replace(shard, state="Held", held_at=self.now, reason="", message="")
         sight = self._sight(shard)
         why = f"its pods are not made: {sight.trouble}" if sight.trouble else ""
-        if waits := sight.unbound_because():
-            why = (
-                why or f"{shard.count - sight.bound()} of {shard.count} pods have no node: {waits}"
-            )
+        if not why and (waits := sight.unbound_because()):
+            # How many is told when it is given up: it changes with each pod.
+            why = f"not all of its pods have a node: {waits}"
         if not sight.reached:
             why = sight.silence()
         return replace(shard, state="Holding", held_at=None, message=why)

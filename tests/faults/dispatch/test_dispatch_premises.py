@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.errors import Forbidden
+from fleet.errors import Forbidden, NotFound
 
 NO_CLASS = 'pods "web-g1-east" is forbidden: no PriorityClass with name fleet-hold was found'
 SETTLES_S = 10
@@ -18,8 +18,9 @@ SETTLES_S = 10
 class Admission:
     """Refuses what is created of `resource` in a member for `lag_s` seconds after the first try."""
 
-    def __init__(self, fleet, member, resource, lag_s):
+    def __init__(self, fleet, member, resource, lag_s, *, refusal=None):
         self.refused = 0
+        self._refusal = refusal or Forbidden(NO_CLASS)
         self._lag_s, self._clock = lag_s, fleet.clock
         self._path = f"/{resource}"
         self._since = None
@@ -32,7 +33,7 @@ class Admission:
             self._since = now if self._since is None else self._since
             if now < self._since + self._lag_s:
                 self.refused += 1
-                raise Forbidden(NO_CLASS)
+                raise self._refusal
         return await self._handle(request)
 
 
@@ -104,3 +105,31 @@ async def test_a_gang_is_not_let_go_because_its_ranks_are_not_numbered_yet(fleet
     await fleet.until(lambda: fleet.record().phase == "Running", rounds=20)
     assert admission.refused > 1
     assert fleet.record().generation == 1
+
+
+async def test_a_namespace_that_was_just_made_may_be_heard_of_late(fleet, east):
+    unheard = NotFound('namespaces "shop" not found')
+    admission = Admission(fleet, east, "pods", lag_s=3, refusal=unheard)
+    await fleet.run_pod()
+    await fleet.until(lambda: fleet.record("pod-web").phase == "Running", rounds=12)
+    assert admission.refused > 1
+    assert set(fleet.placed("pod-web")) == {"east"}
+
+
+async def test_where_it_cannot_be_told_what_is_new_the_refusal_itself_is(fleet, east):
+    Admission(fleet, east, "pods", lag_s=1000)
+    handle, refused = east.handle, []
+
+    async def blind(request):
+        if refused and request.method == "GET" and request.path.count("/") == 4:  # the namespace
+            raise Forbidden("nobody says")
+        try:
+            return await handle(request)
+        except Forbidden as error:
+            refused.append(error)
+            raise
+
+    east.handle = blind
+    await fleet.run_pod()
+    await fleet.until(lambda: fleet.bars.of(uid(fleet)), rounds=6)
+    assert NO_CLASS in fleet.bars.of(uid(fleet))["east"]

@@ -993,7 +993,8 @@ def test_kubeconfig_for_other_machines_has_the_address_they_know(
         "https://fleet.example.com:8443", "https://fleet.example.com:8443/clusters/east",
     ]  # fmt: skip
     assert made["users"] == users
-    for wrong in ("fleet.example.com", "http://fleet.example.com", "https://", "https://a:b"):
+    wrongs = ("fleet.example.com", "http://a", "https://", "https://a:b", "https://:pw@a")
+    for wrong in wrongs:
         refused = fleet("kubeconfig", "--raw", "--server", wrong)
         assert refused.exit_code == 2 and "https://HOST[:PORT]" in refused.output
     assert "127.0.0.1" in file.read_text()

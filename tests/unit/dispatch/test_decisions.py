@@ -217,7 +217,7 @@ def test_why_a_hold_does_not_stand_yet_is_told_and_remembered():
     sights = seen(EAST, view=job(), pods=pods(EAST)), seen(WEST, view=job(), pods=(waits,))
     after = decided(before, *sights).record
     told = {shard.cluster: shard.message for shard in after.shards}
-    why = '2 of 2 pods have no node: persistentvolumeclaim "data" not found'
+    why = 'not all of its pods have a node: persistentvolumeclaim "data" not found'
     assert told == {"east": "", "west": why}
     lapsed = seen(WEST, view=job(outcome="Failed", reason="DeadlineExceeded"))
     message = decided(after, sights[0], lapsed).record.message
