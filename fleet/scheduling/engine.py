@@ -178,7 +178,7 @@ class Engine:
         if run is not None and run.saved_s != at:
             run.saved_s = at  # whoever is weighed against it is never at rest
             marks = self._state.root(run.item.quota).marks.by_uid.values()
-            if any(uid in mark.saves for mark in marks):
+            if any(mark.saves for mark in marks):  # or somebody else loses less than those
                 self._state.stir(run.item.quota)
 
     def quota_changed(self, tree: Tree) -> None:

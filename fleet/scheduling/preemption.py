@@ -55,7 +55,9 @@ class NoVictims:
     spared: str = ""
     """Uid of the first that is only protected until then."""
     saves: frozenset[str] = frozenset()
-    """Uids of those whose checkpoints it waits for until then."""
+    """Uids of those whose checkpoints it waits for."""
+    saved_s: float | None = None
+    """By when those should be there."""
     anybody: bool = True
     """Whether anybody might go: then a shorter wait or a longer run may change the answer."""
 
@@ -127,7 +129,8 @@ def choose(who: Preemptor, book: Book, runs: Runs, placer: Placer) -> Victims | 
             if (saves_s := each.run.saves_s) is not None and who.now < saves_s <= at_s
         }
         last = max(saving, key=lambda uid: (saving[uid], uid))
-        return NoVictims(_SAVES, at_s, last, frozenset(saving))
+        again_s = at_s if later is None else min(at_s, later)
+        return NoVictims(_SAVES, again_s, last, frozenset(saving), at_s)
     return Victims(uids, found.placed, lost, sum(_taken_back(each) for each in chosen))
 
 

@@ -40,7 +40,7 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
     mark.spared, mark.weighed, mark.saves = None, False, frozenset()
     if mark.starts_s is not None and _may_ask(state, item, now):
         _look_again(state, mark, mark.starts_s + rules.patience_s + _AFTER)
-    who = _preemptor(state, item, mark.asked, mark.starts_s, now)
+    who = _preemptor(state, item, mark.asked, mark.starts_s, now, saved_s=mark.saved_s)
     if who is None:
         return None
     holding, kept = mark.holding, mark.placed
@@ -55,8 +55,10 @@ def preempt(state: State, root: Root, mark: Mark, why: str, now: float) -> Preem
             state.placer.take(item.uid, kept)
         if found.again_s is not None and found.again_s > now:
             state.wake_at(found.again_s, item.quota)
+            if found.saved_s is not None:
+                mark.saved_s = found.saved_s
             if found.spared and state.runs.by_uid[found.spared].started_s < now:
-                mark.spared = found.spared, found.again_s
+                mark.spared = found.spared, found.saved_s or found.again_s
         return None
     failed, _ = state.failed.get(item.uid, (0, 0.0))
     _evict(state, root, mark, found, now + rules.earmark_s * 2**failed)
@@ -80,7 +82,13 @@ def _may_ask(state: State, item: Item, now: float) -> bool:
 
 
 def _preemptor(
-    state: State, item: Item, asked: Ask, starts_s: float | None, now: float
+    state: State,
+    item: Item,
+    asked: Ask,
+    starts_s: float | None,
+    now: float,
+    *,
+    saved_s: float | None = None,
 ) -> Preemptor | None:
     """None for one that has nothing evicted, not yet, or hardly waits."""
     rules = state.rules
@@ -105,17 +113,17 @@ def _preemptor(
         busy=_busy_members(state),
         may_reclaim=_may_reclaim(state, item.quota, policy, now),
         most_lost=most_lost,
-        waits_until=_waits_until(item, starts_s, now),
+        waits_until=_waits_until(item, starts_s, now, saved_s),
     )
 
 
-def _waits_until(item: Item, starts_s: float | None, now: float) -> float:
+def _waits_until(item: Item, starts_s: float | None, now: float, saved_s: float | None) -> float:
     """How long others are let save before they end for it: not while a service is refused, nor when
-    it has to start."""
+    it has to start, nor longer than it was first told, whatever they say meanwhile."""
     if not item.queues:
         return now
     late = item.latest_s is not None and item.latest_s <= now
-    times = [starts_s, None if late else item.latest_s]
+    times = [starts_s, None if late else item.latest_s, saved_s]
     return min((at for at in times if at is not None), default=inf)
 
 

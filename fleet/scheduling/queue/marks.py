@@ -33,7 +33,7 @@ Order = tuple[int, bool, int, int, str]
 class Mark:
     __slots__ = (
         "again_s", "asked", "collects", "expires_s", "foreseen", "full", "held", "item", "order",
-        "placed", "saves", "since_s", "spared", "starts_s", "victims", "weighed",
+        "placed", "saved_s", "saves", "since_s", "spared", "starts_s", "victims", "weighed",
     )  # fmt: skip
 
     def __init__(self, item: Item, asked: Ask, order: Order, since_s: float) -> None:
@@ -53,6 +53,8 @@ class Mark:
         """Who may be ended for it, though not yet, and from when."""
         self.saves: frozenset[str] = frozenset()
         """Uids of those that end for it once they have saved."""
+        self.saved_s: float | None = None
+        """By when they should have, as it was first told: it waits for nobody's any longer."""
         self.weighed = False
         """Whether somebody may be ended for it and it is not worth it, or makes no room."""
         self.victims: set[str] = set()

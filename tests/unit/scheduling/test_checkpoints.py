@@ -22,7 +22,7 @@ from fleet.scheduling.lending.terms import Terms
 from fleet.scheduling.placer import Item, Placed
 from fleet.scheduling.planner import Fleet, asked_of, item_of
 from fleet.scheduling.queue.rules import Rules
-from fleet.scheduling.quota.tree import Key, Node, Share, Tree
+from fleet.scheduling.quota.tree import Key, Node, Preemption, Share, Tree
 from fleet.scheduling.standing import Standing, expectation_of, wish_of
 
 GPU = Key("nvidia.com/gpu")
@@ -317,3 +317,46 @@ def test_of_two_loans_that_one_comes_back_that_loses_less(cheap, by) -> None:
     engine.adopt(need, Placed(None, {"east": {GPU: 4}}), 10 * HOUR)
     recalled = [e.uid for e in desk.step(10 * HOUR) if isinstance(e, Recall)]
     assert recalled == [cheap]
+
+
+@pytest.mark.parametrize("say", ["saved, long ago", "saves more rarely"])
+def test_nobody_is_waited_for_longer_than_was_told_first(say) -> None:
+    work = item("w", **SAVES)
+    engine = full((work, 9 * HOUR), now=9.9 * HOUR)
+    engine.submit(item("urgent", priority=5), 9.9 * HOUR)
+    assert gone(engine, 9.9 * HOUR) == ()
+    if say == "saved, long ago":
+        engine.saved("w", 9.02 * HOUR)
+    else:
+        slower = replace(work, saves_every_s=1.1 * HOUR)
+        told = {"w": Holds(slower, held(slower), 9 * HOUR)}
+        bring(engine, {}, told, 9.95 * HOUR, among={"w"})
+    assert gone(engine, 10.1 * HOUR) == ("w",)
+
+
+def test_meanwhile_another_goes_that_has_saved() -> None:
+    engine = full((item("w", **SAVES), 9 * HOUR), (item("v", **SAVES), 9.3 * HOUR), now=9.9 * HOUR)
+    engine.submit(item("urgent", priority=5), 9.9 * HOUR)
+    assert gone(engine, 9.9 * HOUR) == ()
+    assert engine.why("urgent").spared == "w"
+    engine.saved("v", 9.905 * HOUR)
+    assert gone(engine, 9.91 * HOUR) == ("v",)
+
+
+def test_meanwhile_another_goes_that_is_spared_no_longer() -> None:
+    now = 9.9 * HOUR
+    least = Preemption(within="LowerPriority", reclaim="Never", min_run_time_s=600)
+    engine = Engine(Tree.of([Node("team", "", {GPU: Share(8)}, preemption=least)]), Anywhere())
+    works = item("w", saves_every_s=2 * HOUR), item("young", **SAVES)
+    told = {
+        "w": Holds(works[0], held(works[0]), 8.5 * HOUR),
+        "young": Holds(works[1], held(works[1], since=now - 300), now),
+    }
+    bring(engine, {}, told, now)
+    engine.submit(item("urgent", priority=5), now)
+    assert gone(engine, now) == ()
+    why = engine.why("urgent")
+    assert (why.spared, why.spared_s, why.saves) == ("w", pytest.approx(10.7 * HOUR), True)
+    assert engine.next_s() == pytest.approx(now + 300)
+    engine.saved("young", now + 300)
+    assert gone(engine, now + 301) == ("young",)
