@@ -13,7 +13,7 @@ from fleet.scheduling.selection import SHARED_NAMESPACE
 from policies import PLACEMENT, PLACEMENT_POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from fleet.store.objects import ObjectStore
 
@@ -36,12 +36,9 @@ def ruled_by(store: ObjectStore, namespace: str, names: Collection[str]) -> str:
     if not found:
         return ""
     (name,) = names if len(names) == 1 else ("",)
-    listed = ", ".join(found[:_LISTED])
-    if len(found) > _LISTED:
-        listed += f" and {len(found) - _LISTED} more"
     called = f"PlacementPolicy {name} has" if name else f"PlacementPolicies of {namespace} have"
     return (
-        f"{called} work under {'it' if name else 'them'}: {listed}; what runs goes on as it was "
+        f"{called} work under {'it' if name else 'them'}: {_listed(found)}; what runs goes on as it was "
         "placed, what waits or is placed anew is under what selects it then, or waits for the "
         "policy it names"
     )
@@ -81,7 +78,13 @@ def selects_as(store: ObjectStore, policy: Object) -> str:
     if not others:
         return ""
     first = min(metadata["name"], *others)
+    select = "selects" if len(others) == 1 else "select"
     return (
-        f"spec.workloads: PlacementPolicy {', '.join(others)} selects the same workloads: "
+        f"spec.workloads: PlacementPolicy {_listed(others)} {select} the same workloads: "
         f"{first} is applied to them, the first by name, unless they name another"
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

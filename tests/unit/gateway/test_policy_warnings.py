@@ -189,7 +189,10 @@ async def test_two_policies_with_one_selector_are_told_of(door: Any) -> None:
     (said,) = await send(door, "POST", POLICIES, obj("PlacementPolicy", "a", spec=spec))
     assert "PlacementPolicy b selects the same workloads: a is applied to them" in said
     (said,) = await send(door, "POST", POLICIES, obj("PlacementPolicy", "c", spec=spec))
-    assert "PlacementPolicy a, b selects the same workloads: a is applied to them" in said
+    assert "PlacementPolicy a, b select the same workloads: a is applied to them" in said
+    for name in "defg":
+        (said,) = await send(door, "POST", POLICIES, obj("PlacementPolicy", name, spec=spec))
+    assert "PlacementPolicy a, b, c, d, e and 1 more select the same workloads" in said
     plain = obj("PlacementPolicy", "named")
     assert await send(door, "POST", POLICIES, plain) == ()
     assert await send(door, "POST", POLICIES, obj("PlacementPolicy", "too")) == ()
