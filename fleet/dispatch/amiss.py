@@ -124,9 +124,14 @@ def _told(
     whys = sorted({why for pod in pods if (why := pod.message if pod.unschedulable else pod.waits)})
     message = f"{_of_all(len(pods), shard)} {'has' if len(pods) == 1 else 'have'} {what}"
     if whys:
-        message += f": {whys[0]}"
+        message += f": {_fullest(whys)}"
     times = [at for pod in pods if (at := _here(pod.since, sight, now)) is not None]
     return _Found(reason, message, len(pods), min(times, default=None))
+
+
+def _fullest(whys: Sequence[str]) -> str:
+    """The first, or what says the same and more: only one of the pods is asked about closely."""
+    return max((why for why in whys if why.startswith(whys[0])), key=len)
 
 
 def _of_all(number: int, shard: Shard) -> str:

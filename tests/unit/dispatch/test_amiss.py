@@ -111,6 +111,13 @@ def part(decision, cluster="east"):
             (pod(0), waiting(1, "ContainerCreating", ago=61)),
             NOT_STARTED, "1 of 2 pods has not started: ContainerCreating", 1,
         ),
+        (
+            (
+                replace(waiting(0, "ContainerCreating", ago=61), waits="ContainerCreating: no cm"),
+                waiting(1, "ContainerCreating", ago=61),
+            ),
+            NOT_STARTED, "2 of 2 pods have not started: ContainerCreating: no cm", 2,
+        ),
     ],
 )  # fmt: skip
 def test_what_is_amiss_is_told(pods, reason, message, count):
