@@ -38,9 +38,9 @@ def ruled_by(store: ObjectStore, namespace: str, names: Collection[str]) -> str:
     (name,) = names if len(names) == 1 else ("",)
     called = f"PlacementPolicy {name} has" if name else f"PlacementPolicies of {namespace} have"
     return (
-        f"{called} work under {'it' if name else 'them'}: {_listed(found)}; what runs goes on as it was "
-        "placed, what waits or is placed anew is under what selects it then, or waits for the "
-        "policy it names"
+        f"{called} work under {'it' if name else 'them'}: {_listed(found)}; what runs goes on as "
+        "it was placed, what waits or is placed anew is under what selects it then, or waits for "
+        "the policy it names"
     )
 
 
