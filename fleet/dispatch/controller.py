@@ -37,7 +37,7 @@ from fleet.errors import ApiError, Conflict, FleetError, TransportError
 from fleet.kube.resources import GroupVersionResource
 from fleet.view.naming import SHARD_LABEL, WORKLOAD_UID_LABEL
 from policies import PLACEMENT
-from policies.placement import RUN_TIME_ANNOTATION
+from policies.placement import CHECKPOINTED_ANNOTATION, RUN_TIME_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -109,6 +109,7 @@ class Dispatch:
         self._disturbed: TTLCache[str, bool] = TTLCache(_REMEMBERED, _DISTURBED_S, timer=now)
         chronicle = Chronicle(store, row_of(_EVENTS), uid=uid, now=now)
         self._unplaced = Unplaced(store, chronicle)
+        self._planner = planner
         self._waiting = Waiting(
             store,
             planner=planner,
@@ -246,6 +247,8 @@ class Dispatch:
             self._bars.forget(entry.uid)
         if event.previous is not None and _wish(entry) != _wish(event.previous):
             self._waiting.changed()  # it may ask for less, or under another policy
+        elif self._says_it_saved(event):
+            self._waiting.changed()
         self._queue.add(Key(kind.name, *entry.key))
 
     def _placement_changed(self, event: Event) -> None:
@@ -336,6 +339,17 @@ class Dispatch:
         if entry.member and (event.deleted or _has_ended(event)):
             self._bars.changed(entry.member, by=entry.labels.get(WORKLOAD_UID_LABEL, ""))
             self._waiting.changed()
+        elif entry.member and WORKLOAD_UID_LABEL in entry.labels and self._says_it_saved(event):
+            self._waiting.changed()
+
+    def _says_it_saved(self, event: Event) -> bool:
+        """Whether others wait for that, and it is said otherwise than before."""
+        before = event.previous
+        return (
+            before is not None
+            and self._planner.lets_save()
+            and _saved(event.entry) != _saved(before)
+        )
 
     def _node_changed(self, event: Event) -> None:
         entry, before = event.entry, event.previous
@@ -483,6 +497,13 @@ def _wish(workload: Entry) -> Object:
         "labels": workload.labels,
         "runTime": annotations.get(RUN_TIME_ANNOTATION),
     }
+
+
+def _saved(entry: Entry) -> object:
+    """What an object says of the last checkpoint."""
+    if CHECKPOINTED_ANNOTATION.encode() not in entry.raw:
+        return None
+    return entry.parse()["metadata"].get("annotations", {}).get(CHECKPOINTED_ANNOTATION)
 
 
 def _standing(placement: Object) -> Object:

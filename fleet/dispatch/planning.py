@@ -142,3 +142,6 @@ class Planner(Protocol):
 
     def next_s(self) -> float | None:
         """In how many seconds to ask again although nothing changes."""
+
+    def lets_save(self) -> bool:
+        """Whether anybody waits until others have saved: what those say of it is news then."""

@@ -264,6 +264,10 @@ class Placing:
         times = [at for at in again if at is not None]
         return max(0.0, min(times) - self._now().timestamp()) if times else None
 
+    def lets_save(self) -> bool:
+        """See `fleet.dispatch.planning.Planner`."""
+        return self.engine.lets_save()
+
     def foretell(
         self, questions: Sequence[Question], rules: Sequence[Object], *, measured: bool = False
     ) -> Outlook:

@@ -181,6 +181,12 @@ class Engine:
             if any(mark.saves for mark in marks):  # or somebody else loses less than those
                 self._state.stir(run.item.quota)
 
+    def lets_save(self) -> bool:
+        """Whether anybody waits until others have saved: what those say is news then."""
+        return any(
+            mark.saves for root in self._state.roots.values() for mark in root.marks.by_uid.values()
+        )
+
     def quota_changed(self, tree: Tree) -> None:
         """What runs stays charged, wherever limits are put; earmarks collect anew, and keep age."""
         self.settled_s = None

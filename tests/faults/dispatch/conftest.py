@@ -468,6 +468,9 @@ class Planner:
     def next_s(self) -> None:
         return None
 
+    def lets_save(self) -> bool:
+        return False
+
     async def plan(self, question: Any) -> Answer:
         spec, before = question.placement["spec"], question.placement.get("status") or {}
         free = {

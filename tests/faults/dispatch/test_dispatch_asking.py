@@ -25,6 +25,7 @@ class Refusing:
 
     def __init__(self) -> None:
         self.asked = asyncio.Queue()
+        self.saving = False
 
     async def round(self, questions, *, barred):
         for question in questions:
@@ -34,6 +35,9 @@ class Refusing:
 
     def next_s(self):
         return None
+
+    def lets_save(self):
+        return self.saving
 
 
 def shrink(job):
@@ -63,6 +67,32 @@ async def test_what_its_user_changes_is_asked_about_anew(fleet, change):
         ):
             pass
     assert asked["spec"] == changed["spec"]
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def save(job):
+    job["metadata"].setdefault("annotations", {})["fleet.dev/checkpointed-at"] = (
+        "2026-11-29T06:00:00Z"
+    )
+
+
+async def test_that_it_saved_is_news_where_others_wait_for_it(fleet):
+    planner = Refusing()
+    planner.saving = True
+    dispatch = Dispatch(
+        fleet.store, NOBODY, parts=Parts(fleet=FLEET), planner=planner, bill=fleet.bills,
+        neighbours=fleet,
+        fleet=FLEET, uid=lambda: "u", now=fleet.clock,
+    )  # fmt: skip
+    await fleet.run_job(ranks=9)
+    running = asyncio.create_task(dispatch.run())
+    async with asyncio.timeout(60):
+        await planner.asked.get()
+        await fleet.change_job("train", save)
+        while "annotations" not in (await planner.asked.get())["metadata"]:
+            pass
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -225,10 +225,12 @@ def test_what_is_about_to_save_goes_once_it_has() -> None:
     assert gone(engine, 9.9 * HOUR) == ()
     why = engine.why("urgent")
     assert (why.spared, why.spared_s, why.saves) == ("w", pytest.approx(10.1 * HOUR), True)
+    assert engine.lets_save(), "what it says is news"
     engine.saved("w", 9 * HOUR)
     assert gone(engine, 9.95 * HOUR) == (), "that is said again, and nothing else"
     engine.saved("w", 10 * HOUR)
     assert gone(engine, 10.02 * HOUR) == ("w",)
+    assert not engine.lets_save()
 
 
 def test_a_checkpoint_that_does_not_come_is_not_waited_for_longer() -> None:
