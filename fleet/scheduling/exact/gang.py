@@ -15,7 +15,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fleet.scheduling.exact.question import question_of
-from fleet.scheduling.exact.solver import Limits, cp_sat, solved_with
+from fleet.scheduling.exact.solver import Limits, cp_sat, hint, solved_with
 from fleet.scheduling.price import Prices
 from fleet.scheduling.stranding import NO_MIX
 
@@ -413,7 +413,8 @@ class _Model:
             found = solved
             value = _value(found, expression)
             values.append(value)
-            self._m.add(expression == value)
+            if not isinstance(expression, int):
+                self._m.add(expression == value)
         if ties:
             found = self._first(limits, found)
         return self._read(found)
@@ -423,17 +424,11 @@ class _Model:
             least = 0 if name != "stranded" else None
             if isinstance(expression, int) or _value(found, expression) == least:
                 return self._cp.OPTIMAL, found
-            self._hint(found)
+            hint(self._m, found)
         self._m.clear_objective()
         if not isinstance(expression, int):
             self._m.minimize(expression)
         return solved_with(self._m, limits)
-
-    def _hint(self, found: Any) -> None:
-        self._m.clear_hints()
-        for index in range(len(self._m.proto.variables)):
-            var = self._m.get_int_var_from_proto_index(index)
-            self._m.add_hint(var, found.value(var))
 
     def _first(self, limits: Limits, found: Any) -> Any:
         """Of all optima the one with the most in the first cluster, then in the second, …"""
@@ -448,7 +443,7 @@ class _Model:
             most = sum(here)
             self._m.clear_objective()
             self._m.maximize(most)
-            self._hint(found)
+            hint(self._m, found)
             status, solved = solved_with(self._m, limits)
             if status != self._cp.OPTIMAL:
                 return found

@@ -6,16 +6,14 @@ its limit is one of work (`max_deterministic_time`), not of the clock.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fleet.errors import ConfigError
+from fleet.errors import ConfigError, InternalError
 
 WORK: Final = 20.0
 """Units of work that one decision may take, about seconds; most need a hundredth of one."""
 
-_ATTEMPTS: Final = 3
 _MISSING: Final = (
     "the exact reference needs OR-tools, which is not installed: pip install 'fleet-gateway[exact]'"
 )
@@ -40,42 +38,33 @@ def cp_sat() -> Any:
 
 
 def solved_with(model: Any, limits: Limits) -> tuple[Any, Any]:
-    """The status, and the solver that has the answer.
-
-    Asked again, of a copy and with another seed, where it gave up with its limits hardly touched:
-    on a busy machine CP-SAT was seen to return from a model of a hundredth of a second with nothing
-    done, and to do so again for the same model. Warns (RuntimeWarning) where that does not help.
-    """
+    """The status, and the solver that has the answer. Raises InternalError for a model that CP-SAT
+    does not take."""
     cp = cp_sat()
-    for attempt in range(_ATTEMPTS):
-        made = _solver(limits, seed=attempt)
-        status = made.solve(model.clone() if attempt else model)
-        if status in (cp.OPTIMAL, cp.INFEASIBLE) or limits.time_limit_s is not None:
-            return status, made
-        spent = made.response_proto.deterministic_time
-        if spent >= limits.work / 2:
-            return status, made
-    says = made.response_proto.solution_info or model.validate() or "nothing more"
-    warnings.warn(
-        f"CP-SAT gave up {_ATTEMPTS} times: {made.status_name(status)} after {spent:g} of "
-        f"{limits.work:g} units of work, {made.wall_time:.3f} s; it says {says}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return status, made
-
-
-def _solver(limits: Limits, *, seed: int) -> Any:
-    """A CpSolver that repeats itself."""
-    made = cp_sat().CpSolver()
+    made = cp.CpSolver()
     parameters = made.parameters
-    parameters.random_seed = seed
+    parameters.random_seed = 0
     parameters.num_workers = limits.workers
     parameters.interleave_search = limits.workers > 1
     parameters.max_deterministic_time = limits.work
     if limits.time_limit_s is not None:
         parameters.max_time_in_seconds = limits.time_limit_s
-    return made
+    status = made.solve(model)
+    if status == cp.MODEL_INVALID:
+        raise InternalError(f"CP-SAT does not take the model: {model.validate()}")
+    return status, made
+
+
+def hint(model: Any, found: Any) -> None:
+    """Begin the next solve of `model` at the solution of an earlier one.
+
+    Variables made since are left open: to ask the solver for their values reads memory that is not
+    theirs.
+    """
+    model.clear_hints()
+    solution = found.response_proto.solution
+    model.proto.solution_hint.vars.extend(range(len(solution)))
+    model.proto.solution_hint.values.extend(solution)
 
 
 def math_opt() -> Any:

@@ -1,64 +1,55 @@
-"""CP-SAT as it was seen to behave: it gives up at once now and then, though it may go on."""
+"""What CP-SAT is given: the settings that repeat, and hints that are a solution's."""
 
 from __future__ import annotations
 
 import pytest
 
-from fleet.scheduling.exact.solver import Limits, cp_sat, solved_with
-
-
-@pytest.fixture
-def gives_up(monkeypatch):
-    """`gives_up(n)`: the next `n` solves end before they begin."""
-    cp = cp_sat()
-    left = [0]
-
-    class Solver(cp.CpSolver):
-        def solve(self, model, *args):
-            if left[0]:
-                left[0] -= 1
-                self.parameters.max_deterministic_time = 0.0
-            return super().solve(model, *args)
-
-    monkeypatch.setattr(cp, "CpSolver", Solver)
-
-    def times(count):
-        left[0] = count
-
-    return times
+from fleet.errors import InternalError
+from fleet.scheduling.exact.solver import Limits, cp_sat, hint, solved_with
 
 
 @pytest.fixture
 def puzzle():
-    """A model, the variable that is asked for, and its least value."""
+    """A model, its variables and the least value of the last of them."""
     model = cp_sat().CpModel()
     pods = [model.new_int_var(0, 3, f"pods {at}") for at in range(4)]
     model.add(sum(pods) == 7)
     most = model.new_int_var(0, 3, "most")
     model.add_max_equality(most, pods)
     model.minimize(most)
-    return model, most, 2
+    return model, [*pods, most], 2
 
 
-@pytest.mark.parametrize("times", [0, 1, 2])
-def test_it_is_asked_again_and_the_answer_is_of_the_variables_of_the_model(gives_up, puzzle, times):
-    model, most, least = puzzle
-    gives_up(times)
+def test_the_least_is_found(puzzle):
+    model, variables, least = puzzle
     status, found = solved_with(model, Limits())
     assert status == cp_sat().OPTIMAL
-    assert found.value(most) == least
+    assert found.value(variables[-1]) == least
 
 
-def test_that_it_does_not_begin_at_all_is_told(gives_up, puzzle):
+def test_a_limit_that_is_met_is_the_status(puzzle):
     model, _, _ = puzzle
-    gives_up(3)
-    with pytest.warns(RuntimeWarning, match=r"gave up 3 times: UNKNOWN after 0 of 20 units"):
-        status, _ = solved_with(model, Limits())
-    assert status == cp_sat().UNKNOWN
-
-
-def test_a_limit_that_is_met_is_no_reason_to_ask_again(gives_up, puzzle):
-    model, _, _ = puzzle
-    gives_up(1)
     status, _ = solved_with(model, Limits(work=0.0))
     assert status == cp_sat().UNKNOWN
+
+
+def test_a_hint_is_of_the_variables_that_were_there(puzzle):
+    model, variables, least = puzzle
+    _, found = solved_with(model, Limits())
+    more = [model.new_int_var(0, 9, f"later {at}") for at in range(50)]
+    model.add(sum(more) >= 9)
+    for _ in range(2):  # the second takes the place of the first
+        hint(model, found)
+        given = model.proto.solution_hint
+        assert list(given.vars) == list(range(len(variables)))
+        assert list(given.values) == [found.value(each) for each in variables]
+    status, found = solved_with(model, Limits())
+    assert status == cp_sat().OPTIMAL
+    assert found.value(variables[-1]) == least
+
+
+def test_a_model_that_is_none_is_an_error_and_no_limit(puzzle):
+    model, variables, _ = puzzle
+    model.add_hint(variables[0], -(2**63))
+    with pytest.raises(InternalError, match="does not take the model"):
+        solved_with(model, Limits())
