@@ -413,8 +413,7 @@ class _Model:
             found = solved
             value = _value(found, expression)
             values.append(value)
-            if not isinstance(expression, int):
-                self._m.add(expression == value)
+            self._m.add(expression == value)
         if ties:
             found = self._first(limits, found)
         return self._read(found)
