@@ -134,9 +134,22 @@ class Stage:
         """What `condition` gives once it is true."""
         deadline = time.monotonic() + within_s
         while not (found := condition()):
-            assert time.monotonic() < deadline, str(self.placement)
+            assert time.monotonic() < deadline, f"{self.placement}\n{self.occupied()}"
             time.sleep(0.05)
         return found
+
+    def occupied(self) -> str:
+        """What takes room in the members, that of other tests too."""
+        lines = []
+        for name, member in self.members.items():
+            for pod in member.get("/api/v1/pods")["items"]:
+                metadata, status = pod["metadata"], pod["status"]
+                if status.get("phase") not in ("Succeeded", "Failed"):
+                    going = metadata.get("deletionTimestamp", "stays")
+                    where = pod["spec"].get("nodeName", "no node")
+                    called = f"{metadata['namespace']}/{metadata['name']}"
+                    lines.append(f"{name}: {called} {status.get('phase')} on {where}, {going}")
+        return "\n".join(lines)
 
 
 class OnStage(Protocol):
@@ -194,6 +207,11 @@ def _forget(member: Any, namespace: str) -> None:
         f"{policies}policies/fleet-global-index",
     ):
         assert member.request("DELETE", path).status in (200, 404)
+    # What ends yet takes room: the next gang would be placed around it.
+    deadline = time.monotonic() + 120
+    while left := member.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 def test_a_gang_is_held_in_both_members_and_then_runs(on_stage, kubectl):
