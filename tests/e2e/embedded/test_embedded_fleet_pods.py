@@ -52,7 +52,7 @@ def processes(seconds):
 
 
 async def test_it_runs_is_followed_and_ends_with_its_object(fleet, pod):
-    script = "echo in $FLEET_CLUSTER on $(hostname); exec sleep 73125"
+    script = "echo in $FLEET_CLUSTER on $HOSTNAME; exec sleep 73125"
     await fleet.create("pods", pod("web", "sh", "-c", script))
     place = f"{fleet.place('pods')}/web/log"
     following = await fleet.send("GET", place, query={"follow": "true"})
