@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from fleet.dispatch.record import ENDED
 from fleet.gateway.own import NAMESPACES
 from fleet.kube import builtin
 from policies import FLEET_QUOTA, PLACEMENT
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 _ROW = builtin.resource(NAMESPACES)
-_OVER = frozenset({"Succeeded", "Failed"})
 _LISTED = 5
 
 
@@ -74,7 +74,7 @@ class Counted:
         for namespace in namespaces:
             for entry in placements.namespace(namespace).entries():
                 phase = (entry.parse().get("status") or {}).get("phase", "Queued")
-                if phase not in _OVER:
+                if phase not in ENDED:
                     yield namespace, phase == "Queued"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fleet.dispatch.record import ENDED
 from fleet.scheduling.selection import SHARED_NAMESPACE
 from policies import PLACEMENT, PLACEMENT_POLICY
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-_OVER = frozenset({"Succeeded", "Failed"})
 _LISTED = 5
 
 
@@ -55,7 +55,7 @@ def _work(store: ObjectStore, namespace: str, names: Collection[str]) -> Iterato
         policy: Object = spec.get("policy") or {}
         if policy.get("namespace") != namespace or policy.get("name") not in names:
             continue
-        if (placement.get("status") or {}).get("phase", "Queued") in _OVER:
+        if (placement.get("status") or {}).get("phase", "Queued") in ENDED:
             continue
         workload: Object = spec.get("workload") or {}
         called = f"{workload.get('kind', '').lower()}/{workload.get('name', '')}"
